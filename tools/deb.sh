@@ -96,7 +96,7 @@ settings() {
 # As tools/ci.sh has built it for the tests.
 cargo build --release --locked -p wattgate-simulator
 simulator=$target/release/wattgate-simulator
-"$simulator" board --board orin-agx-64 --workload resnet18 \
+"$simulator" board --board orin-agx-64 --mode 0 --workload resnet18 \
     --root "$place/board" &
 board=$!
 # The board obeys when all of its files are there, and control.log then has its answer.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # PowerTrain's claims on measured trainings: transfers from one workload to another, on the same board and on
-# another one, by its recipe, by trees, and by ours with and without the reference. Prints a table for each pair,
+# another one, by its recipe, by trees, and by ours with and without the reference. Prints a table for each target,
 # and draws learning curves into target/powertrain. With 5 runs it takes hours on two cores.
 #
 #     tools/powertrain.sh [FOLDER-OF-CORPORA [RUNS]]

@@ -31,7 +31,7 @@ def requests():
             for row in csv.DictReader(file)
             if all(int(row[axis]) in values for axis, values in AXES.items())
         ]
-    yield {"version": 1, "axes": AXES, "modes": len(rows) + 1, "device": "tx1", "workload": "small"}
+    yield {"version": 2, "axes": AXES, "modes": len(rows) + 1, "device": "tx1", "workload": "small"}
     for row in rows:
         mode = {axis: int(row[axis]) for axis in AXES}
         time_us, power_mw = 1e3 * float(row["time_ms"]), float(row["power_mw"])

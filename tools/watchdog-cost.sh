@@ -12,7 +12,7 @@ export CARGO_PROFILE_RELEASE_LTO=thin
 cargo build --release --locked -p wattgate-watchdog -p wattgate-simulator
 target=${CARGO_TARGET_DIR:-target}/release
 . tools/simulated.sh --tmpdir=/dev/shm
-"$target/wattgate-simulator" board --board orin-agx-64 --workload resnet18 --root "$place/root" &
+"$target/wattgate-simulator" board --board orin-agx-64 --mode 0 --workload resnet18 --root "$place/root" &
 board=$!
 sleep 2
 "$target/wattgated" run --config "$place/wattgated.toml" --root "$place/root" 2>"$place/log" &

@@ -20,16 +20,17 @@ use crate::guard::{GuardBand, Knot, MAX_KNOTS, TimeSpread};
 use crate::list::List;
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
+use crate::units::Factor;
 
 /// The first bytes of every model file.
 pub const MAGIC: [u8; 4] = *b"wgt\x1a";
 
 /// The format version that the trainer writes. This crate also reads [`OLDEST_VERSION`] and those
 /// between.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The oldest format version that this crate reads: without spreads and TPC masks. Version 2 has no
-/// levels, no spread of the time and no measured modes.
+/// levels, no spread of the time and no measured modes, version 3 has no units.
 pub const OLDEST_VERSION: u16 = 1;
 
 /// The code of the inputs in a header: [`AxisFeatures`](crate::AxisFeatures), then levels. The older
@@ -87,6 +88,8 @@ pub enum FormatError {
     /// The measured modes are too many, do not ascend or are not of the grid, or a value of theirs is
     /// out of range.
     BadMeasured,
+    /// The units are too many or do not ascend, or a ratio of other units is below one or falls.
+    BadUnits,
 }
 
 impl fmt::Display for FormatError {
@@ -120,6 +123,7 @@ impl fmt::Display for FormatError {
             Self::BadScale => write!(f, "an output scale is not finite or out of range"),
             Self::BadGuardBand => write!(f, "the guard band's knots are not usable"),
             Self::BadMeasured => write!(f, "the measured modes are not usable"),
+            Self::BadUnits => write!(f, "what it says of units of the board is not usable"),
         }
     }
 }
@@ -166,7 +170,7 @@ impl Header {
         let (most_outputs, features) = match version {
             1 => (2, 1),
             2 => (3, 1),
-            3 => (3, FEATURE_MAP),
+            3 | 4 => (3, FEATURE_MAP),
             found => return Err(FormatError::UnsupportedVersion { found }),
         };
         let body_len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -230,10 +234,10 @@ pub struct Provenance<'a> {
     /// Number of modes that the model was trained on.
     pub modes_used: u16,
     /// Number of modes held out of training. It tells on which modes the errors were measured: if it
-    /// is 0, each mode of the training was left out in turn.
+    /// is 0, the errors are the expected ones over all modes.
     pub modes_held_out: u16,
     /// Mean absolute percentage error of the time, in 0.01 %: on the held-out modes, or without any
-    /// by cross-validation on the modes of the training. `None` if it is not known.
+    /// as expected over all modes, by cross-validation. `None` if it is not known.
     pub time_error: Option<u16>,
     /// As `time_error`, of the power.
     pub power_error: Option<u16>,
@@ -271,6 +275,17 @@ pub struct Body<'a> {
     /// The TPCs of the GPU that were gated while the board was profiled, one bit each, if known.
     /// Absent in version 1.
     pub tpc_pg_mask: Option<u32>,
+    /// The units that were profiled, [`UNIT_LEN`](crate::UNIT_LEN) bytes each. This and what follows is absent
+    /// before version 4.
+    #[serde(borrow)]
+    pub units: &'a [u8],
+    /// The power in mW at which a unit's tilt changes nothing; 1 for a model without power.
+    pub reference_power: u32,
+    /// What other units may add to a guarded time: ratio − 1 in units of 1/65,536, one for each knot of the
+    /// guard band of the time.
+    pub others_time: List<u32, MAX_KNOTS>,
+    /// The same of the power.
+    pub others_power: List<u32, MAX_KNOTS>,
 }
 
 /// The fields of a body that are not read yet.
@@ -328,6 +343,20 @@ impl<'a> Fields<'a> {
             Self([]) => Ok(()),
             _ => Err(FormatError::BadBody),
         }
+    }
+
+    /// Reads ratios − 1 in units of 1/65,536 for the confidences of a band.
+    pub fn ratios(&mut self, confidences: &GuardBand) -> Result<GuardBand, FormatError> {
+        let mut ratios = GuardBand::none();
+        if self.number()? as usize != confidences.knots().len() {
+            return Err(FormatError::BadUnits);
+        }
+        for knot in confidences.knots() {
+            let q16 = Factor::ONE.q16().saturating_add(self.number()?);
+            let ratio = Knot { q16, ..*knot };
+            ratios.0.push(ratio).map_err(|_| FormatError::BadUnits)?;
+        }
+        Ok(ratios)
     }
 
     pub fn knots(&mut self, band: &mut GuardBand) -> Result<(), FormatError> {

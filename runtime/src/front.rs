@@ -27,6 +27,7 @@ use core::cell::Cell;
 
 use heapless::{Vec, VecView};
 
+use crate::fleet::Unit;
 use crate::grid::ModeId;
 use crate::guard::{GuardError, Margins, Widening};
 use crate::lanes::{BATCH, LANES};
@@ -55,6 +56,8 @@ pub struct Front<const N: usize> {
     foreign: bool,
     is_least_unreachable: bool,
     is_unknown: bool,
+    /// What all guarded powers have in common as the margin of a unit: ratio − 1 in units of 1/65,536.
+    unit_margin: u32,
 }
 
 /// What is known of [`ModeId::LEAST`].
@@ -92,6 +95,7 @@ impl<const N: usize> Front<N> {
             foreign: false,
             is_least_unreachable: false,
             is_unknown: false,
+            unit_margin: 0,
         }
     }
 
@@ -171,6 +175,7 @@ impl<const N: usize> Front<N> {
         self.times.clear();
         (self.thinned, self.foreign) = (false, false);
         (self.is_least_unreachable, self.is_unknown) = (false, false);
+        self.unit_margin = 0;
         self.has_power = model.has_power();
         match model.margins(confidence) {
             Ok(margins) => {
@@ -234,6 +239,44 @@ impl<const N: usize> Front<N> {
         let _ = self.points.insert(0, point);
         let _ = self.times.insert(0, predicted);
         leaps::set(&mut self.points);
+    }
+
+    /// Turns the predictions into those of a unit of the board. Modes that count alike afterwards are merged. A front
+    /// [of unknown](Self::of_unknown) modes stays as it is.
+    pub fn for_unit(&mut self, unit: &Unit) {
+        if self.is_unknown {
+            return;
+        }
+        let mut kept = 0_usize;
+        for index in 0..self.points.len() {
+            let pair = self.points.get(index).zip(self.times.get(index));
+            let Some((mut point, time)) = pair.map(|(point, time)| (*point, *time)) else {
+                break;
+            };
+            point.power = unit.power(point.power);
+            point.guarded = unit.guarded_power(point.guarded);
+            point.guarded_time = Microseconds(unit.scaled_guarded_time(point.guarded_time.0));
+            let time = Microseconds(unit.scaled_time(time.0));
+            let last = kept.checked_sub(1).and_then(|last| self.points.get(last));
+            let place = match last {
+                Some(last) if point.guarded_time >= last.guarded_time => continue,
+                Some(last) if self.has_power && point.guarded <= last.guarded => kept - 1,
+                _ => kept,
+            };
+            if let Some((free, slot)) = self.points.get_mut(place).zip(self.times.get_mut(place)) {
+                (*free, *slot) = (point, time);
+                kept = place + 1;
+            }
+        }
+        self.points.truncate(kept);
+        self.times.truncate(kept);
+        self.unit_margin = unit.margin_q16();
+        leaps::set(&mut self.points);
+    }
+
+    /// The margin of the unit in the guarded powers, as a ratio of at least 1. It is an error that all modes share.
+    pub(crate) fn unit_margin(&self) -> f32 {
+        1.0 + self.unit_margin as f32 / 65_536.0
     }
 
     /// Whether the board cannot be in the least mode: [`Least::Unreachable`].

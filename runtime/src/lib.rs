@@ -52,6 +52,7 @@
 //! | features and layers, all modes at once | [`shape`], [`network`] |
 //! | front | [`front`] |
 //! | query, guard band → mode | [`select`], [`guard`] |
+//! | differences between units of a board | [`fleet`] |
 //! | readings → power now | [`estimator`] |
 //! | limit, power now → mode | [`governor`] |
 //! | physical quantities | [`units`] |
@@ -68,6 +69,7 @@
 mod crc;
 pub mod estimator;
 mod exponential;
+pub mod fleet;
 mod float;
 pub mod format;
 pub mod front;
@@ -89,6 +91,10 @@ pub mod units;
 
 pub use crc::{Crc32, crc32};
 pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
+pub use fleet::{
+    Fleet, LEVEL_UNIT, MOST_UNITS, POWER_SPREAD, TILT_SPREAD, TILT_UNIT, TIME_SPREAD, UNIT_LEN,
+    UNITS_OF_SPREAD, Unit, UnitId,
+};
 pub use format::{
     Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, OLDEST_VERSION, Provenance,
     SCALE_RANGE, VERSION,

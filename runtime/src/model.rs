@@ -15,6 +15,7 @@
 //! ```
 
 use crate::exponential::exponential;
+use crate::fleet::Fleet;
 use crate::format::{Fields, FormatError, Header, Provenance, SCALE_RANGE};
 use crate::grid::{Axes, Axis, Grid, ModeId};
 use crate::guard::{
@@ -341,28 +342,42 @@ impl<'a> Model<'a> {
     /// The TPCs of the GPU that were gated while the board was profiled, one bit each; `None` if
     /// that is not known. Decoded on demand, as the [provenance](Self::provenance) is.
     pub fn tpc_pg_mask(&self) -> Result<Option<u32>, FormatError> {
-        let mut fields = Fields(self.provenance);
-        let _: Provenance<'_> = fields.take()?;
-        self.last_fields(fields)
+        Ok(self.last_fields()?.1)
     }
 
-    /// The fields after the provenance, which version 1 does not have.
-    fn last_fields(&self, mut fields: Fields<'_>) -> Result<Option<u32>, FormatError> {
+    /// The units that the model was made of, and what it says of others. Decoded on demand, as the
+    /// [provenance](Self::provenance) is.
+    pub fn fleet(&self) -> Result<Fleet<'a>, FormatError> {
+        Ok(self.last_fields()?.2)
+    }
+
+    /// The provenance and what follows.
+    fn last_fields(&self) -> Result<(Provenance<'a>, Option<u32>, Fleet<'a>), FormatError> {
+        let mut fields = Fields(self.provenance);
+        let provenance = fields.take()?;
         let tpc_pg_mask = match self.header.version {
             1 => None,
             _ => fields.take()?,
         };
+        let fleet = match self.header.version {
+            1..=3 => Fleet::unstated(),
+            _ => {
+                let (units, reference) = (fields.bytes()?, fields.number()?);
+                let others = [
+                    fields.ratios(&self.time_guard)?,
+                    fields.ratios(&self.power_guard)?,
+                ];
+                Fleet::of(units, reference, others).ok_or(FormatError::BadUnits)?
+            }
+        };
         fields.finish()?;
-        Ok(tpc_pg_mask)
+        Ok((provenance, tpc_pg_mask, fleet))
     }
 
     /// The provenance of the model. It is decoded on demand, so firmware that never calls this does
     /// not link the decoder. Fails with [`FormatError::BadBody`] if it does not decode.
     pub fn provenance(&self) -> Result<Provenance<'a>, FormatError> {
-        let mut fields = Fields(self.provenance);
-        let provenance = fields.take()?;
-        self.last_fields(fields)?;
-        Ok(provenance)
+        Ok(self.last_fields()?.0)
     }
 
     /// The predicted time, rounded up. It is monotone in `log_time`.

@@ -9,7 +9,7 @@ pub struct Prediction {
     pub log_time: i32,
     /// Logarithm of the power; 0 for a model without power.
     pub log_power: i32,
-    /// Standard deviation of ln power, 0 … 32,767 in units of
-    /// [`Model::spread_unit`](crate::Model::spread_unit); 0 if the model states none.
+    /// Standard deviation of ln power, 0 … 32,767, in units of
+    /// [`Model::spread_unit`](crate::Model::spread_unit). A model that states no deviations has 0.
     pub spread: i32,
 }

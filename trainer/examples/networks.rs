@@ -22,6 +22,7 @@ use wattgate_simulated_board::unit::Unit;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::fed::Feeding;
 use wattgate_trainer::corpus::modes::{Known, all_modes};
+use wattgate_trainer::corpus::units::Units;
 use wattgate_trainer::kernels::models::KernelModels;
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
@@ -246,6 +247,7 @@ impl Bench<'_> {
                 ..Feeding::default()
             },
             tpc_pg_mask: None,
+            units: Units::one(None),
             rows: known.len() as u64,
             modes: known.iter().map(profile).collect(),
             grid: grid.clone(),

@@ -25,13 +25,14 @@ use wattgate_runtime::{Axis, PowerMode, Shape};
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, agree, all_modes};
 use crate::learn::blend::Blend;
+use crate::learn::expected::expected_errors;
 use crate::learn::forecast::{Forecast, Predicted, dominates};
 use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
-use crate::learn::plan::{self, FIRST, expected_error};
+use crate::learn::plan::{self, FIRST};
 use crate::learn::predictions::Errors;
 use crate::learn::priors::Priors;
-use crate::learn::reference::Reference;
+use crate::learn::reference::{OwnReference, Reference};
 use crate::learn::split::MIN_MODES;
 use crate::learn::suspects::suspect;
 use crate::learn::teacher::Teachers;
@@ -67,8 +68,8 @@ pub enum Next {
     Measure([u32; 4], Option<Predicted>),
     /// No further mode is needed, or none can be measured within the limit.
     Enough {
-        /// Expected errors of time and power in percent; `None` with fewer than five modes.
-        expected_error_pct: [Option<f64>; 2],
+        /// Expected errors over all modes; unknown with fewer than five.
+        expected_errors: Errors,
     },
 }
 
@@ -77,8 +78,10 @@ pub enum Next {
 pub struct Fitted {
     /// The model file.
     pub bytes: Vec<u8>,
-    /// Cross-validated errors, including the error of the export.
-    pub left_out: Errors,
+    /// Number of modes that it was trained on.
+    pub modes: usize,
+    /// Expected errors over all modes.
+    pub expected_errors: Errors,
 }
 
 /// Why a request is refused.
@@ -100,6 +103,9 @@ pub enum Refused {
         axis: Axis,
         value: u32,
     },
+    /// A reference knows what is to be measured already.
+    #[error("{0}")]
+    OwnReference(#[from] OwnReference),
     /// Too few modes were told for a model.
     #[error("cannot fit {told} modes: at least {MIN_MODES} are needed")]
     Few { told: usize },
@@ -160,6 +166,7 @@ impl Planner {
         if let Some((name, (axis, value))) = references.iter().find_map(foreign) {
             return Err(Refused::OtherBoard { name, axis, value });
         }
+        Reference::refuse_own(&references, &board, &[])?;
         let mut modes: Vec<[u32; 4]> = all_modes(&board.grid).collect();
         let (asked, available) = (task.modes, modes.len());
         if !(1..=available).contains(&asked) {
@@ -222,18 +229,23 @@ impl Planner {
         if let Some((_, mode)) = pairs.find(is_open) {
             return Next::Measure(mode.knobs, None);
         }
-        let mut expected_error_pct = [None; 2];
-        if self.measured.len() >= MIN_MODES
-            && let Ok(teachers) = self.teachers()
+        let mut expected = Errors::default();
+        let settled = self.settled();
+        if settled.len() >= MIN_MODES
+            && let Ok(teachers) = self.teachers(&settled)
         {
-            let suspect = suspect(&self.measured, teachers.left_out());
-            if let Some(suspect) = suspect.filter(|of| self.readings[of.at].len() == 1) {
-                return Next::Measure(self.measured[suspect.at].knobs, None);
+            let suspect = suspect(&settled, teachers.left_out());
+            if let Some(suspect) = suspect.map(|of| settled[of.at].knobs)
+                && self.readings_of(suspect) == 1
+            {
+                return Next::Measure(suspect, None);
             }
             let judged = &self.modes[..self.modes.len().min(JUDGED)];
-            expected_error_pct = expected_error(&teachers, judged);
+            expected = expected_errors(teachers.left_out(), &teachers.predict(judged));
         }
-        Next::Enough { expected_error_pct }
+        Next::Enough {
+            expected_errors: expected,
+        }
     }
 
     /// Takes a measurement. If the mode was measured before and asked for again, the medians of all its readings
@@ -259,6 +271,8 @@ impl Planner {
             power_mw: Some(median(1)),
             is_confirmed: (0..2).all(|of| agree(runs(of), median(of))),
         };
+        let told = [&self.measured[..], &[mode]].concat();
+        Reference::refuse_own(&self.references, &self.board, &told)?;
         match before {
             Some(place) => {
                 self.measured[place] = mode;
@@ -303,34 +317,50 @@ impl Planner {
         matches!(self.answer, Some(Next::Measure(asked, _)) if asked == knobs)
     }
 
-    fn teachers(&self) -> Result<Teachers, SingularKernel> {
+    /// The measured modes without those whose readings disagree, which nothing is learned from.
+    fn settled(&self) -> Vec<Known> {
+        let modes = self.measured.iter().zip(&self.readings);
+        let is_settled =
+            |(mode, readings): &(&Known, &Vec<[f64; 2]>)| readings.len() == 1 || mode.is_confirmed;
+        modes.filter(is_settled).map(|(mode, _)| *mode).collect()
+    }
+
+    /// The number of readings of a mode.
+    fn readings_of(&self, knobs: [u32; 4]) -> usize {
+        let place = self.measured.iter().position(|mode| mode.knobs == knobs);
+        place.map_or(0, |place| self.readings[place].len())
+    }
+
+    fn teachers(&self, settled: &[Known]) -> Result<Teachers, SingularKernel> {
         let references = Reference::all_teachers(&self.references);
         let grid = &self.board.grid;
         let seed = self.task.seed;
         let blend = Blend::planned(Priors::shipped());
-        Teachers::fit(grid, &self.measured, &references, &blend, seed)
+        Teachers::fit(grid, settled, &references, &blend, seed)
     }
 
-    /// Trains a model on all told modes.
+    /// Trains a model on all told modes whose readings agree.
     pub fn fit(&self) -> Result<Fitted, Refused> {
-        let told = self.measured.len();
+        let settled = self.settled();
+        let told = settled.len();
         if told < MIN_MODES {
             return Err(Refused::Few { told });
         }
         let task = train::Task {
             priors: Priors::shipped(),
             corpus: &self.board,
-            used: &self.measured,
+            used: &settled,
             references: &self.references,
             seed: self.task.seed,
             shape: Shape::Wide32,
             progress: &ProgressBar::hidden(),
         };
-        let exported = export(&task, &self.teachers()?)?;
-        let left_out = exported.left_out_errors();
+        let teachers = self.teachers(&settled)?;
+        let exported = export(&task, &teachers)?;
         Ok(Fitted {
-            bytes: exported.encode(0, &left_out),
-            left_out,
+            bytes: exported.encode(0, &exported.expected_errors),
+            modes: told,
+            expected_errors: exported.expected_errors,
         })
     }
 

@@ -10,7 +10,8 @@ use serde::Serialize;
 use wattgate_runtime::Axis;
 
 use crate::corpus::flat::flat;
-use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, CorpusError, Profile, Survey};
+use crate::corpus::modes::contradiction;
+use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, CorpusError, Profile, Survey, median as of_runs};
 use crate::learn::gp::Process;
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::priors::Priors;
@@ -52,11 +53,14 @@ pub struct TargetReport {
     pub repeated_modes: usize,
     /// Median deviation of a repeat from its mode's median, in percent.
     pub repeat_noise_pct: Option<f64>,
+    /// Number of modes whose runs disagree: no two of them are near the mode's median. The trainer leaves these
+    /// modes out.
+    pub contradictions: usize,
     /// Number of repeats that are outliers among the repeats of their mode.
     pub repeat_outliers: usize,
     /// Number of modes that are outliers among all modes.
     pub mode_outliers: usize,
-    /// At most [`LISTED`] outliers, the largest deviation first.
+    /// At most [`LISTED`]: runs that disagree, then outliers, each with the largest deviation first.
     pub outliers: Vec<Outlier>,
 }
 
@@ -65,11 +69,12 @@ pub struct TargetReport {
 pub struct Outlier {
     /// Cores, CPU, GPU and EMC clock in kHz.
     pub mode: [u32; 4],
-    /// `repeat` or `mode`.
+    /// `runs`, `repeat` or `mode`.
     pub of: &'static str,
-    /// The value, in the column's unit.
+    /// The value, in the column's unit; of runs that disagree, the lowest one.
     pub value: f64,
-    /// The mode's median, or the leave-one-out prediction from the other modes.
+    /// The mode's median, or the leave-one-out prediction from the other modes; of runs that disagree, the
+    /// highest one.
     pub expected: f64,
 }
 
@@ -187,18 +192,18 @@ fn target(
     median: fn(&Profile) -> Option<f64>,
     progress: &ProgressBar,
 ) -> Option<TargetReport> {
-    let known: Vec<([u32; 4], f64)> = corpus
-        .modes
+    let medians = corpus.modes.iter();
+    let medians: Vec<f64> = medians.filter_map(|mode| of_runs(values(mode))).collect();
+    let (least, most) = medians
         .iter()
-        .filter_map(|mode| Some((mode.knobs, median(mode)?)))
-        .collect();
-    let (least, most) = known
-        .iter()
-        .fold((f64::MAX, 0.0_f64), |(least, most), &(_, value)| {
+        .fold((f64::MAX, 0.0_f64), |(least, most), &value| {
             (least.min(value), most.max(value))
         });
     let repeats = || {
-        let repeated = corpus.modes.iter().filter(|mode| values(mode).len() > 1);
+        let repeated = corpus.modes.iter().filter(|mode| {
+            let runs = values(mode);
+            runs.len() > 1 && contradiction(runs).is_none()
+        });
         repeated.flat_map(|mode| {
             let expected = median(mode).expect("a mode with values");
             values(mode).iter().map(move |&value| Outlier {
@@ -213,17 +218,35 @@ fn target(
         upper_median(repeats().map(|repeat| (repeat.value / repeat.expected - 1.0).abs() as f32));
     let (part, times) = REPEAT_OUTLIER;
     let far = noise.map_or(part, |noise| part.max(times * noise));
+    let contradictions = corpus.modes.iter().filter_map(|mode| {
+        let [value, expected] = contradiction(values(mode))?;
+        Some(Outlier {
+            mode: mode.knobs,
+            of: "runs",
+            value,
+            expected,
+        })
+    });
+    let mut contradicted = Farthest::default();
+    contradictions.for_each(|runs| contradicted.push(runs));
     let mut outliers = Farthest::default();
     repeats()
         .filter(|repeat| repeat.distance() > far)
         .for_each(|repeat| outliers.push(repeat));
     let repeat_outliers = outliers.count;
+    let known = corpus.modes.iter();
+    let known: Vec<([u32; 4], f64)> = known
+        .filter_map(|mode| Some((mode.knobs, median(mode)?)))
+        .collect();
     odd_modes(corpus, &known, progress)
         .into_iter()
         .for_each(|mode| outliers.push(mode));
     let mode_outliers = outliers.count - repeat_outliers;
-    (!known.is_empty()).then_some(TargetReport {
-        modes: known.len(),
+    let mut all = contradicted.kept;
+    all.extend(outliers.kept);
+    all.truncate(LISTED);
+    (!medians.is_empty()).then_some(TargetReport {
+        modes: medians.len(),
         least,
         most,
         repeated_modes: corpus
@@ -232,9 +255,10 @@ fn target(
             .filter(|mode| values(mode).len() > 1)
             .count(),
         repeat_noise_pct: noise.map(|noise| 100.0 * noise),
+        contradictions: contradicted.count,
         repeat_outliers,
         mode_outliers,
-        outliers: outliers.kept,
+        outliers: all,
     })
 }
 

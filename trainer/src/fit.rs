@@ -5,15 +5,16 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{Confidence, Model, Shape};
+use wattgate_runtime::{Confidence, Model, Shape, UnitId};
 
 use crate::corpus::Corpus;
 use crate::corpus::flat::{Flat, flat};
-use crate::corpus::modes::Known;
+use crate::corpus::modes::{Known, contradiction};
+use crate::corpus::units::{Doubt, Effect};
 use crate::export::exported::Exported;
 use crate::learn::predictions::{Errors, Predictions, Target};
 use crate::learn::priors::Priors;
-use crate::learn::reference::Reference;
+use crate::learn::reference::{OwnReference, Reference};
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::learn::suspects::Suspect;
 use crate::train::{Task, Taught, TrainError, train};
@@ -42,6 +43,9 @@ pub enum FitError {
     /// The corpus cannot be split as asked.
     #[error("{0}")]
     Split(#[from] SplitError),
+    /// A reference knows the corpus already.
+    #[error("{0}")]
+    Reference(#[from] OwnReference),
     /// Training on the chosen modes failed.
     #[error("{0}")]
     Train(#[from] TrainError),
@@ -73,6 +77,41 @@ pub struct LeftAside {
     pub suspect: Suspect,
 }
 
+/// A mode of which no two runs agree with their median.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Contradiction {
+    /// The mode: cores, CPU, GPU and EMC clock in kHz.
+    pub mode: [u32; 4],
+    /// What the runs measured.
+    pub target: Target,
+    /// The lowest and the highest of the runs, in ms or mW.
+    pub runs: [f64; 2],
+}
+
+/// The modes of a corpus of which no two runs agree with their median.
+pub fn contradictions(corpus: &Corpus) -> Vec<Contradiction> {
+    let all = corpus.modes.iter().flat_map(|mode| {
+        let of = [(Target::Time, &mode.times), (Target::Power, &mode.powers)];
+        of.into_iter().filter_map(|(target, runs)| {
+            let runs = contradiction(runs)?;
+            let mode = mode.knobs;
+            Some(Contradiction { mode, target, runs })
+        })
+    });
+    all.collect()
+}
+
+/// A unit of which a model was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfUnit {
+    /// Its id; `None` if the corpus does not state it.
+    pub id: Option<String>,
+    /// Its time over the mean one.
+    pub time_ratio: f64,
+    /// Its power over the mean one, at the mean power.
+    pub power_ratio: f64,
+}
+
 /// The report of a fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -84,6 +123,13 @@ pub struct Report {
     pub workload: String,
     /// The references transferred from, separated by commas.
     pub reference: Option<String>,
+    /// The units that were profiled.
+    pub units: Vec<OfUnit>,
+    /// Why some of them do not get the narrow band.
+    pub unit_doubts: Vec<String>,
+    /// By how much the bound of another unit's power exceeds that of these units at 95 %, as a ratio; `None` if the model
+    /// supports no such bound.
+    pub other_units_power_ratio: Option<f64>,
     /// Seed of the split and the training.
     pub seed: u64,
     /// Number of training modes.
@@ -102,10 +148,14 @@ pub struct Report {
     pub student: Errors,
     /// Errors of the exported file, read back through the runtime, on the held-out modes.
     pub exported: Errors,
-    /// Cross-validated errors on the training modes, including the error of the export.
-    pub left_out: Errors,
+    /// Expected errors over all modes, by cross-validation.
+    pub expected: Errors,
     /// Readings that the training did not use, because they contradict all others.
     pub suspects: Vec<LeftAside>,
+    /// Readings that the training used, though the others say something else.
+    pub doubtful: Vec<LeftAside>,
+    /// Readings that were neither trained on nor scored, because the runs of their mode disagree.
+    pub contradictions: Vec<Contradiction>,
     /// Coverage of the guard bands on the held-out modes, one entry per knot.
     pub coverage: Vec<Coverage>,
     /// Length of the file in bytes.
@@ -123,6 +173,14 @@ pub struct Fit {
     pub report: Report,
 }
 
+fn of_unit((id, effect): &(Option<UnitId>, Effect)) -> OfUnit {
+    OfUnit {
+        id: id.map(|id| id.to_string()),
+        time_ratio: effect.time.exp(),
+        power_ratio: effect.power.exp(),
+    }
+}
+
 /// Trains on a part of a corpus and scores the exported file on the rest. The progress bar
 /// advances by [`PROGRESS`](crate::train::PROGRESS).
 pub fn fit(
@@ -131,6 +189,7 @@ pub fn fit(
     progress: &ProgressBar,
 ) -> Result<Fit, FitError> {
     let start = Instant::now();
+    Reference::refuse_own(options.references, corpus, &[])?;
     if let Some(why) = flat(corpus) {
         return Err(FitError::Flat(why));
     }
@@ -152,12 +211,19 @@ pub fn fit(
         progress,
     };
     let Taught {
-        exported, suspects, ..
+        exported,
+        suspects,
+        doubtful,
+        teachers,
     } = train(&task)?;
     let errors = exported.predictions.errors(&held_out);
-    let left_out = exported.left_out_errors();
+    let aside = |(mode, suspect): (Known, Suspect)| LeftAside {
+        mode: mode.knobs,
+        suspect,
+    };
+    let modes_used = teachers.left_out().len();
     let stated = match held_out.is_empty() {
-        true => &left_out,
+        true => &exported.expected_errors,
         false => &errors,
     };
     let bytes = exported.encode(held_out.len(), stated);
@@ -166,8 +232,11 @@ pub fn fit(
         device: corpus.device.clone(),
         workload: corpus.workload.clone(),
         reference: Reference::names(options.references),
+        units: corpus.units.profiled.iter().map(of_unit).collect(),
+        unit_doubts: corpus.units.doubts.iter().map(Doubt::to_string).collect(),
+        other_units_power_ratio: exported.other_units_power_ratio(Confidence::P95),
         seed: options.seed,
-        modes_used: used.len(),
+        modes_used,
         modes_held_out: held_out.len(),
         sampling: options.sampling,
         modes_in_grid: corpus.grid.modes(),
@@ -175,14 +244,10 @@ pub fn fit(
         teacher: exported.teacher.errors(&held_out),
         student: exported.student.errors(&held_out),
         exported: errors,
-        left_out,
-        suspects: suspects
-            .into_iter()
-            .map(|(mode, suspect)| LeftAside {
-                mode: mode.knobs,
-                suspect,
-            })
-            .collect(),
+        expected: exported.expected_errors,
+        suspects: suspects.into_iter().map(aside).collect(),
+        doubtful: doubtful.into_iter().map(aside).collect(),
+        contradictions: contradictions(corpus),
         coverage: coverage(&exported, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),

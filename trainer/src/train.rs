@@ -13,7 +13,7 @@ use crate::learn::gp::SingularKernel;
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
-use crate::learn::suspects::{Suspect, suspect};
+use crate::learn::suspects::{Suspect, doubtful, suspect};
 use crate::learn::teacher::Teachers;
 
 /// Progress steps of the teachers.
@@ -58,6 +58,8 @@ pub struct Taught {
     pub exported: Exported,
     /// Readings that the training did not use, because they contradict all others.
     pub suspects: Vec<(Known, Suspect)>,
+    /// Readings that the training used, though the others say something else.
+    pub doubtful: Vec<(Known, Suspect)>,
     pub(crate) teachers: Teachers,
 }
 
@@ -92,9 +94,11 @@ pub fn train(task: &Task<'_>) -> Result<Taught, TrainError> {
         },
         &teachers,
     )?;
+    let doubtful = doubtful(&used, teachers.left_out()).into_iter();
     Ok(Taught {
         exported,
         suspects,
+        doubtful: doubtful.map(|found| (used[found.at], found)).collect(),
         teachers,
     })
 }
@@ -113,7 +117,7 @@ pub fn export(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainErr
     let origin = Origin {
         profiled: Region::spanning(grid, used).expect("modes of this grid"),
         seed: task.seed,
-        modes_used: task.used.len() as u16,
+        modes_used: teachers.left_out().len() as u16,
         ..Origin::of(task.corpus)
     };
     Ok(Exported::of(origin, &surface, task.shape, task.progress)?)

@@ -85,6 +85,7 @@ pub const MODELS: &[(&str, &[u8])] = models![
     "golden/version-1.wgt",
     "golden/version-2.wgt",
     "golden/version-2-spread.wgt",
+    "golden/version-3-spread.wgt",
     "golden/extreme.wgt",
     "golden/subnormal-scale.wgt",
     "golden/too-many-modes.wgt",
@@ -150,8 +151,39 @@ pub fn run<const PAIRS: usize>(
         }
         queries(console, &model, &front);
     }
+    units(console, &model, &mut network, &mut front);
     front.rebuild(&mut network, &model.profiled(), Confidence::P95);
     govern(console, &front);
+}
+
+/// Prints the ends of the fronts of the units in the file, and of another one.
+fn units(
+    console: &mut impl Console,
+    model: &Model<'_>,
+    network: &mut Network<'_>,
+    front: &mut Front<FRONT>,
+) {
+    let Ok(fleet) = model.fleet() else {
+        console.text("no fleet\n");
+        return;
+    };
+    for id in fleet.units().map(Some).chain([None]) {
+        let Ok(unit) = fleet.unit(id, Confidence::P95) else {
+            continue;
+        };
+        front.rebuild(network, &model.profiled(), Confidence::P95);
+        front.for_unit(&unit);
+        console.text("unit ");
+        console.hex(id.map_or(0, |id| id.0));
+        console.text(if unit.is_profiled { ":" } else { ", another:" });
+        let ends = [front.points().first(), front.points().last()];
+        for point in ends.into_iter().flatten() {
+            console.field(" ", point.power.0, " mW ");
+            console.field("guarded ", point.guarded.0, " mW ");
+            console.field("", point.guarded_time.0, " us");
+        }
+        console.text("\n");
+    }
 }
 
 /// Runs a governor on a board that draws more than predicted, then much more, and then gives no
@@ -234,6 +266,7 @@ fn reason(error: FormatError) -> &'static str {
         FormatError::BadScale => "bad scale",
         FormatError::BadGuardBand => "bad guard band",
         FormatError::BadMeasured => "bad measured modes",
+        FormatError::BadUnits => "bad units",
         _ => "another reason",
     }
 }

@@ -174,7 +174,12 @@ impl<const N: usize, F: Borrow<Front<N>>> Knowledge<N, F> {
 
     /// Takes another front, of which nothing is known but its predictions.
     pub fn begin(&mut self, front: F) {
-        let margin = |point: &Point| point.guarded.0 as f32 / point.power.0.max(1) as f32 - 1.0;
+        // What a unit of the board adds to all modes is no error of single modes.
+        let shared = front.borrow().unit_margin();
+        let margin = |point: &Point| {
+            let ratio = point.guarded.0 as f32 / (shared * point.power.0.max(1) as f32);
+            (ratio - 1.0).max(0.0)
+        };
         let points = front.borrow().points();
         let squares = points.iter().map(|point| margin(point) * margin(point));
         let count = points.len().max(1) as f32;

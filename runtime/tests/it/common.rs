@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use wattgate_runtime::{
     Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Kind,
     Knot, LEVELLED, MOST_DEVIATIONS, ModeId, Prediction, Provenance, ROW_LIMIT, Region,
-    SCALE_RANGE, Shape, TimeSpread, Widths,
+    SCALE_RANGE, Shape, TimeSpread, UnitId, Widths,
 };
 
 #[path = "../../../trainer/src/export/wgt.rs"]
@@ -140,6 +140,12 @@ pub fn random_measured(grid: &Grid, outputs: usize, random: &mut Random) -> Vec<
     modes.into_iter().map(at).collect()
 }
 
+/// The units of a file: levels of time and power, tilt of the power.
+pub const UNITS: [(UnitId, [f64; 3]); 2] = [
+    (UnitId(0x0BAD_CAFE), [-0.01, 0.05, 0.03]),
+    (UnitId(0x8FF8_117C), [0.01, -0.05, -0.03]),
+];
+
 /// The bytes of a model that was profiled on its whole grid.
 pub fn encode(grid: &Grid, layers: &Layers, measured: &[MeasuredMode], workload: &str) -> Vec<u8> {
     let has_spread = layers.output.len() == 3;
@@ -148,6 +154,23 @@ pub fn encode(grid: &Grid, layers: &Layers, measured: &[MeasuredMode], workload:
         false => (guard(Factor::ONE.q16()), guard(66_000)),
     };
     let has_power = layers.output.len() > 1;
+    // Other units: 2 % more for each knot.
+    let above = |guard: &GuardBand| -> Vec<Knot> {
+        let knots = guard.knots().iter().zip(0..);
+        let ratio = |(knot, at): (&Knot, u32)| Knot {
+            q16: Factor::ONE.q16() + 1_311 * at,
+            ..*knot
+        };
+        knots.map(ratio).collect()
+    };
+    let others = [
+        above(&time_guard),
+        if has_power {
+            above(&power_guard)
+        } else {
+            Vec::new()
+        },
+    ];
     ModelFile {
         layers,
         grid,
@@ -173,6 +196,9 @@ pub fn encode(grid: &Grid, layers: &Layers, measured: &[MeasuredMode], workload:
             power_error: has_power.then_some(456),
         },
         tpc_pg_mask: Some(0xC0),
+        units: &UNITS,
+        reference_mw: if has_power { 5_000.0 } else { 1.0 },
+        others: &others,
     }
     .encode()
 }

@@ -1,4 +1,4 @@
-//! `CONSTANTS.md` has each constant of the governor and the estimator with its value, and no other.
+//! `CONSTANTS.md` has each constant of the governor, the estimator and the fleet with its value, and no other.
 
 use std::fs;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn every_constant_has_its_value_and_its_source() {
         files.push(path.to_owned());
     }
     files.sort();
-    let mut all = Vec::new();
+    let mut all = vec!["src/fleet.rs".to_owned()];
     for folder in ["src/estimator", "src/governor"] {
         for entry in fs::read_dir(root.join(folder)).expect(folder) {
             let name = entry.expect("a file").file_name();

@@ -3,6 +3,7 @@
 mod common;
 mod constants;
 mod estimator;
+mod fleet;
 mod front;
 mod golden;
 mod governor;

@@ -57,7 +57,7 @@ fn each_bad_header_has_its_own_error() {
     assert_eq!(error(b""), FormatError::TooShort);
     assert_eq!(error(&valid()[..HEADER_LEN - 1]), FormatError::TooShort);
     assert_eq!(error(&[b'x'; 100]), FormatError::WrongMagic);
-    for found in [0, 4] {
+    for found in [0, 5] {
         let version = error(&with(4..6, &[found, 0]));
         let found = u16::from(found);
         assert_eq!(version, FormatError::UnsupportedVersion { found });
@@ -143,8 +143,8 @@ impl Parts {
             profiled: postcard::from_bytes(&parts.profiled).expect("eight indices"),
             layers: &parts.layers,
             levels: &parts.levels,
-            time_guard: parts.time_guard.into_iter().collect(),
-            power_guard: parts.power_guard.into_iter().collect(),
+            time_guard: parts.time_guard.iter().copied().collect(),
+            power_guard: parts.power_guard.iter().copied().collect(),
             provenance: Provenance {
                 kind: Kind::Measured,
                 device: "",
@@ -160,6 +160,10 @@ impl Parts {
             time_spread: parts.time_spread,
             measured: &parts.measured,
             tpc_pg_mask: None,
+            units: &[],
+            reference_power: 1,
+            others_time: parts.time_guard.iter().map(|_| 0).collect(),
+            others_power: parts.power_guard.iter().map(|_| 0).collect(),
             axes: parts.axes,
         };
         let mut buffer = [0; 2048];

@@ -95,6 +95,14 @@ impl Case {
             measured: &[],
             provenance,
             tpc_pg_mask: None,
+            units: &[],
+            reference_mw: 1.0,
+            others: &shipped
+                .fleet()
+                .expect("a test reads the shipped files")
+                .others()
+                .each_ref()
+                .map(|band| band.knots().to_vec()),
         }
         .encode();
         Self {

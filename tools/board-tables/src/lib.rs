@@ -457,9 +457,19 @@ impl Board {
     /// The share of the TPCs that a mask leaves powered, 0 to 1. Masks of small boards also have
     /// bits for TPCs that the board lacks; these are ignored.
     pub fn powered_tpcs(&self, mask: Option<u32>) -> f64 {
+        f64::from(self.tpcs - self.tpcs_gated(mask)) / f64::from(self.tpcs)
+    }
+
+    fn tpcs_gated(&self, mask: Option<u32>) -> u32 {
         let built = (1_u32 << self.tpcs) - 1;
-        let gated = (mask.unwrap_or(0) & built).count_ones();
-        f64::from(self.tpcs - gated) / f64::from(self.tpcs)
+        (mask.unwrap_or(0) & built).count_ones()
+    }
+
+    /// The nvpmodel mode that gates the fewest TPCs: the default one if no other gates fewer.
+    pub fn ungated(&self) -> &Preset {
+        let gated = |preset: &&Preset| (self.tpcs_gated(preset.tpc_pg_mask), !preset.default);
+        let least = self.modes.iter().min_by_key(gated);
+        least.expect("a board has presets")
     }
 
     /// The knobs of an nvpmodel mode: the highest clocks within its caps.

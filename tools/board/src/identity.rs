@@ -2,6 +2,7 @@
 //! 9).
 
 use std::io;
+use std::path::Path;
 
 use crate::files::Files;
 use crate::search::Search;
@@ -64,6 +65,20 @@ impl Identity {
             l4t,
         }
     }
+}
+
+/// The serial number of the module, read on demand: discovery, which a probe records, does not read it. `None` if the
+/// device tree has none.
+pub fn serial_number(files: &impl Files, root: &Path) -> Option<String> {
+    let read = |tree: &str| {
+        let mut buffer = [0; 64];
+        let path = root
+            .join(tree.trim_start_matches('/'))
+            .join("serial-number");
+        let text = files.read(&path, &mut buffer).ok()?;
+        texts(text).next().map(str::to_owned)
+    };
+    DEVICE_TREES.into_iter().find_map(read)
 }
 
 /// The texts of a property; each ends with a NUL.

@@ -78,7 +78,7 @@ pub use backstop::BackstopError;
 pub use board::Board;
 pub use cpu::RunningClock;
 pub use files::{Disk, Files, KnobError, Refusal};
-pub use identity::Identity;
+pub use identity::{Identity, serial_number};
 pub use journal::ChangeError;
 pub use mode::{Applied, ApplyError, Current};
 pub use nvpmodel::Masks;

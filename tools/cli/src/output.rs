@@ -109,11 +109,15 @@ fn written(
 }
 
 fn temporary(path: &Path) -> io::Result<NamedTempFile> {
+    // The dot makes a file in the place of the folder an error.
+    fs::metadata(folder(path).join("."))?;
     // 0666 less the umask, as for any new file.
-    tempfile::Builder::new()
+    let file = tempfile::Builder::new()
         .prefix(".wattgate-")
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder(path))
+        .tempfile_in(folder(path));
+    // The library's message names the temporary file, which the user did not ask for.
+    file.map_err(|why| why.kind().into())
 }
 
 fn folder(path: &Path) -> &Path {
@@ -153,6 +157,15 @@ mod tests {
         assert!(second.commit(b"second").is_err());
         assert_eq!(fs::read(&path).expect("read"), b"first");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn a_missing_folder_is_named_as_the_user_gave_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("none/file");
+        let error = AtomicFile::create(&path).expect_err("refused");
+        let why = "cannot write: No such file or directory (os error 2)";
+        assert_eq!(error.to_string(), format!("{}: {why}", path.display()));
     }
 
     #[test]

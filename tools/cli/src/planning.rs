@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::json::Mode;
 
 /// Version of the protocol.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The values that each axis can have, ascending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,13 @@ pub struct Task {
     /// The TPCs of the GPU that are gated, one bit each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpc_pg_mask: Option<u32>,
+    /// The id of the unit, as in the column `unit` of a corpus.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
 }
+
+/// Maximum number of references of a task.
+pub const MOST_REFERENCES: usize = 8;
 
 /// The references of a task: none, one file, or a list of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,8 +202,8 @@ pub enum Answer {
         model: Vec<u8>,
         /// Number of modes that it is trained on.
         modes: usize,
-        /// Its errors on these modes, each left out in turn.
-        left_out_error_pct: ExpectedError,
+        /// Its expected errors over all modes.
+        expected_error_pct: ExpectedError,
     },
     /// The request is refused. A fit of fewer than five modes is refused with the code `few`.
     Error {

@@ -24,6 +24,6 @@ pub fn simulate(
     let file = AtomicFile::create(path)?;
     let mut profiler = Profiler::new(board, Unit::NOMINAL, workload, seed);
     let profiles = profiler.profile_all(modes);
-    file.commit(csv(board, workload, &profiles).as_bytes())?;
+    file.commit(csv(board, &Unit::NOMINAL, workload, &profiles).as_bytes())?;
     Ok(Corpus::read(path, &ProgressBar::hidden())?)
 }

@@ -131,7 +131,7 @@ impl Planner for CoProcess {
         let answer = match self.exchange(&task) {
             // It may be of a release in which the board has other clocks.
             Err(PlannerError::Refused { message, .. }) if self.is_reference_optional => {
-                note(format_args!("warning: without a reference: {message}"));
+                note(format_args!("warning: without references: {message}"));
                 self.is_reference_optional = false;
                 self.task.reference = References::default();
                 return self.begin();
@@ -179,11 +179,11 @@ impl Planner for CoProcess {
             Answer::Fitted {
                 model,
                 modes,
-                left_out_error_pct,
+                expected_error_pct,
             } => Ok(Fitted {
                 model,
                 modes,
-                left_out_error_pct,
+                expected_error_pct,
             }),
             _ => Err(self.defect(String::new(), "expected `fitted`".to_owned())),
         }

@@ -8,6 +8,7 @@
 //! | which mode is next | [`planner`], [`co_process`], [`ender`] |
 //! | the power sensor, over-current events | [`sensing`] |
 //! | holding a limit | [`hold`] |
+//! | what a model is transferred from | [`references`] |
 //! | the board of a daemon that runs | [`lent`] |
 //! | rows from normal operation | [`operation`] |
 //! | which values of a board a model can have | [`thinning`] |
@@ -29,6 +30,7 @@ pub mod operation;
 pub mod outlook;
 pub mod planner;
 pub mod process;
+pub mod references;
 pub mod row;
 pub mod scribe;
 pub mod sensing;

@@ -45,8 +45,8 @@ pub struct Fitted {
     pub model: Vec<u8>,
     /// Number of modes that it was fitted to.
     pub modes: usize,
-    /// Errors on those modes, each left out in turn.
-    pub left_out_error_pct: ExpectedError,
+    /// Expected errors over all modes.
+    pub expected_error_pct: ExpectedError,
 }
 
 /// Why there is no next mode.

@@ -70,6 +70,8 @@ pub struct Row {
     pub workload: String,
     /// The TPCs of the GPU that were gated, one bit each; `None` on boards without the file.
     pub tpc_pg_mask: Option<u32>,
+    /// The id of the unit; `None` without a serial number.
+    pub unit: Option<String>,
     pub cores: u32,
     pub cpu_khz: u32,
     pub gpu_khz: u32,
@@ -175,7 +177,7 @@ pub enum CorpusError {
     /// The file is no corpus of this program.
     #[error("{}: {why}", path.display())]
     Defect { path: PathBuf, why: String },
-    /// The file has rows of another board, workload or TPC mask.
+    /// The file has rows of another board, workload, TPC mask or unit.
     #[error("{}: line {line} is of `{found}`, expected `{expected}`", path.display())]
     Other {
         path: PathBuf,
@@ -193,7 +195,8 @@ pub enum CorpusError {
 }
 
 /// The columns that each version of wattgate added, the newest version first.
-const ADDED: [&[&str]; 3] = [
+const ADDED: [&[&str]; 4] = [
+    &["unit"],
     &["minibatch", "workers", "storage", "epoch"],
     &["fetch_ms", "compute_ms"],
     &["tpc_pg_mask"],
@@ -257,13 +260,14 @@ pub struct CorpusFile {
 
 impl CorpusFile {
     /// Opens the file, or creates it. Removes an incomplete last line, which a power cut leaves. A file of an
-    /// earlier version keeps its columns. It is an error if the file has rows of another board, workload or
-    /// TPC mask.
+    /// earlier version keeps its columns. It is an error if the file has rows of another board, workload,
+    /// TPC mask or unit.
     pub fn open(
         path: &Path,
         device: &str,
         workload: &str,
         tpc_pg_mask: Option<u32>,
+        unit: Option<&str>,
     ) -> Result<Self, CorpusError> {
         let at = |source| CorpusError::Io {
             path: path.to_owned(),
@@ -299,9 +303,24 @@ impl CorpusFile {
             Some(mask) => format!("tpc_pg_mask {mask}"),
             None => "no tpc_pg_mask".to_owned(),
         };
-        let expected = [device, workload, &gated(tpc_pg_mask)];
+        let named = |unit: Option<&str>| match unit {
+            Some(unit) => format!("unit {unit}"),
+            None => "no unit".to_owned(),
+        };
+        let of_unit = named(unit);
+        let has_units = text.starts_with(&header(&versions[0]));
+        let expected = [device, workload, &gated(tpc_pg_mask), &of_unit];
         for (row, line) in rows.iter().zip(2..) {
-            let found = [&row.device, &row.workload, &gated(row.tpc_pg_mask)];
+            let of_unit = match has_units {
+                true => named(row.unit.as_deref()),
+                false => of_unit.clone(),
+            };
+            let found = [
+                &row.device,
+                &row.workload,
+                &gated(row.tpc_pg_mask),
+                &of_unit,
+            ];
             for (found, expected) in found.into_iter().zip(expected) {
                 if found != expected {
                     return Err(CorpusError::Other {

@@ -62,7 +62,7 @@ mod tests {
     fn all_rows_are_in_the_file_at_the_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("corpus.csv");
-        let open = || CorpusFile::open(&path, "board", "work", None).expect("a corpus");
+        let open = || CorpusFile::open(&path, "board", "work", None, None).expect("a corpus");
         let scribe = Scribe::start(open());
         for cores in 1..=20 {
             scribe.append(Row {

@@ -69,8 +69,9 @@ const PUBLISHED: Duration = Duration::from_secs(2);
 /// What a session is to do.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The columns `kind`, `device` and `workload`.
+    /// The columns `kind`, `unit`, `device` and `workload`.
     pub kind: Kind,
+    pub unit: Option<String>,
     pub device: String,
     pub workload: String,
     /// How the workload is fed, as the user states it.
@@ -427,6 +428,7 @@ impl<'a, W: World> Session<'a, W> {
             device: self.task.device.clone(),
             workload: self.task.workload.clone(),
             tpc_pg_mask: self.board.tpc_pg_mask(),
+            unit: self.task.unit.clone(),
             cores,
             cpu_khz,
             gpu_khz,

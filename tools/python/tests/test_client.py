@@ -267,7 +267,9 @@ class WithRealDaemon(unittest.TestCase):
         model = ROOT / "weights/orin-agx-64-resnet18.wgt"
         config.write_text(f'version = 1\nmodel = "{model}"\nlimit = "30W"\n')
         simulator, daemon = PROGRAMS / "wattgate-simulator", PROGRAMS / "wattgated"
-        board = ["--board", "orin-agx-64", "--workload", "resnet18", "--root", str(root)]
+        # In MAXN, with all TPCs, as the model has them.
+        board = ["--board", "orin-agx-64", "--mode", "0", "--workload", "resnet18"]
+        board += ["--root", str(root)]
         self.start(str(simulator), "board", *board)
         # The simulator answers a command when it has written all files.
         control, log = root / "control", root / "control.log"

@@ -15,6 +15,7 @@
 //! | limits that step, faults, restarts, in simulated and in real time | [`scenario`] |
 //! | loads from files and built-in ones | [`replay`] |
 //! | what was learned and measured, beside the truth | [`judge`] |
+//! | units of a board that a model was not made of | [`fleet`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod course;
+pub mod fleet;
 mod holder;
 pub mod holders;
 pub mod judge;

@@ -37,6 +37,15 @@ pub fn map<J: Sync, T: Send, E: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
+/// Runs all jobs on all cores.
+pub fn on_all_cores<J: Sync, T: Send, E: Send>(
+    jobs: &[J],
+    run: impl Fn(&J) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    map(threads, jobs, run)
+}
+
 /// Runs each task with the seeds 1 … `seeds`, on all cores. Makes a row of each task and its
 /// reports, which are in the order of the seeds. The rows have the order of the tasks.
 pub fn rows_over_seeds<J: Sync, T: Send, E: Send, R>(
@@ -49,9 +58,8 @@ pub fn rows_over_seeds<J: Sync, T: Send, E: Send, R>(
         .iter()
         .flat_map(|task| (1..=seeds).map(move |seed| (task, seed)));
     let jobs: Vec<(&J, u64)> = jobs.collect();
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let run = |(task, seed): &(&J, u64)| Ok((*seed, run(task, *seed)?));
-    let reports = map(threads, &jobs, run)?;
+    let reports = on_all_cores(&jobs, run)?;
     let of_tasks = tasks.iter().zip(reports.chunks(seeds.max(1) as usize));
     Ok(of_tasks
         .filter_map(|(task, reports)| row(task, reports))

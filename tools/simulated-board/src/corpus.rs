@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::profile::Profile;
 use crate::storage::{Epoch, Storage};
+use crate::unit::Unit;
 use crate::workload::{Workload, WorkloadError};
 use wattgate_board_tables::Board;
 
@@ -160,16 +161,27 @@ impl Modes {
 }
 
 /// The columns of every corpus.
-const COLUMNS: &str =
-    "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch";
+const COLUMNS: &str = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch,unit,tpc_pg_mask";
 
 /// The columns that tell how a workload is fed and where the time of a step goes. `fetch_ms` is the wait
 /// for the loader; `epoch` is 0 for the first one and 1 for later ones.
 const FED_COLUMNS: &str = "fetch_ms,compute_ms,workers,storage,epoch";
 
+/// The id of a unit, and the mask of its TPCs: a profiled board has as many as any preset leaves.
+fn state(board: &Board, unit: &Unit) -> String {
+    let mask = board.ungated().tpc_pg_mask.map(|mask| mask.to_string());
+    format!("{},{}", unit.id(), mask.unwrap_or_default())
+}
+
 /// Formats profiles of one workload, fed in several ways, as the CSV text of a corpus with the columns
 /// `fetch_ms,compute_ms,workers,storage,epoch`.
-pub fn fed_csv(board: &Board, workload: &str, runs: &[(Feeding, Vec<Profile>)]) -> String {
+pub fn fed_csv(
+    board: &Board,
+    unit: &Unit,
+    workload: &str,
+    runs: &[(Feeding, Vec<Profile>)],
+) -> String {
+    let state = state(board, unit);
     let mut text = format!("{COLUMNS},{FED_COLUMNS}\n");
     for (feeding, profiles) in runs {
         let storage = feeding.storage.map_or("", |(storage, _)| storage.name);
@@ -178,7 +190,7 @@ pub fn fed_csv(board: &Board, workload: &str, runs: &[(Feeding, Vec<Profile>)]) 
             let [cores, cpu, gpu, emc] = profile.knobs;
             writeln!(
                 text,
-                "{},{workload},{cores},{cpu},{gpu},{emc},{:.4},{:.1},simulated,{},{:.4},{:.4},{},{storage},{}",
+                "{},{workload},{cores},{cpu},{gpu},{emc},{:.4},{:.1},simulated,{},{state},{:.4},{:.4},{},{storage},{}",
                 board.name,
                 profile.time_ms,
                 profile.power_mw,
@@ -195,13 +207,14 @@ pub fn fed_csv(board: &Board, workload: &str, runs: &[(Feeding, Vec<Profile>)]) 
 }
 
 /// Formats profiles as the CSV text of a corpus.
-pub fn csv(board: &Board, workload: &Workload, profiles: &[Profile]) -> String {
+pub fn csv(board: &Board, unit: &Unit, workload: &Workload, profiles: &[Profile]) -> String {
+    let state = state(board, unit);
     let mut text = format!("{COLUMNS}\n");
     for profile in profiles {
         let [cores, cpu, gpu, emc] = profile.knobs;
         writeln!(
             text,
-            "{},{},{cores},{cpu},{gpu},{emc},{:.4},{:.1},simulated,{}",
+            "{},{},{cores},{cpu},{gpu},{emc},{:.4},{:.1},simulated,{},{state}",
             board.name, workload.name, profile.time_ms, profile.power_mw, workload.minibatch
         )
         .expect("a string takes all text");

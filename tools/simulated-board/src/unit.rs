@@ -12,6 +12,8 @@ use wattgate_board_tables::Board;
 /// Deviations of a unit from the nominal one. Fields are factors unless they name a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
+    /// The seed that it was drawn from; `None` for the nominal unit.
+    pub seed: Option<u64>,
     /// Factor on the switched capacitance.
     pub switching: f64,
     /// Factor on the leakage.
@@ -33,6 +35,7 @@ pub struct Unit {
 impl Unit {
     /// The nominal unit, which published measurements are compared with.
     pub const NOMINAL: Self = Self {
+        seed: None,
         switching: 1.0,
         leakage: 1.0,
         system: 1.0,
@@ -51,15 +54,34 @@ impl Unit {
             .collect()
     }
 
+    /// The serial number in the device tree. That of a Jetson has 13 digits; this one cannot be mistaken for it.
+    pub fn serial_number(&self) -> String {
+        match self.seed {
+            None => "simulated".to_owned(),
+            Some(seed) => format!("simulated-{seed}"),
+        }
+    }
+
+    /// The id that a corpus has: a CRC-32 of the serial number, as 8 hexadecimal digits.
+    pub fn id(&self) -> String {
+        format!("{:08x}", crc32fast::hash(self.serial_number().as_bytes()))
+    }
+
     /// Draws a unit at random. Equal seeds give equal units.
     pub fn drawn(seed: u64) -> Self {
+        Self::drawn_with(seed, [1.0, 1.0])
+    }
+
+    /// As [`Unit::drawn`], with multiples of the usual spreads of the power and of the time.
+    pub fn drawn_with(seed: u64, [of_power, of_time]: [f64; 2]) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let mut around_one = |spread| {
+        let mut around_one = |spread: f64| {
             let factor = LogNormal::new(0.0, spread).expect("a spread");
             factor.sample(&mut random)
         };
-        let [switching, leakage, system] = [0.08, 0.35, 0.12].map(&mut around_one);
-        let time = around_one(0.02);
+        let [switching, leakage, system] =
+            [0.08, 0.35, 0.12].map(|spread| around_one(of_power * spread));
+        let time = around_one(of_time * 0.02);
         // INA3221: offset typically ±40 µV, at most ±80 µV; gain error typically 0.1 %, at most
         // 0.25 %.
         let mut bounded = |typical: f64| {
@@ -77,6 +99,7 @@ impl Unit {
         // upper decile (MIRAGE, figure 2).
         let launch = LogNormal::new(0.0, 0.15).expect("a spread");
         Self {
+            seed: Some(seed),
             switching,
             leakage,
             system,

@@ -29,6 +29,15 @@ pub enum Failure {
         value: String,
         expected: &'static str,
     },
+    #[error(
+        "{option} is `{value}`, expected numbers of {least} … {most}, with commas between them"
+    )]
+    Numbers {
+        option: &'static str,
+        value: String,
+        least: String,
+        most: String,
+    },
     #[error("{0} and {1} exclude each other")]
     Exclusive(&'static str, &'static str),
     #[error("{0}")]
@@ -57,6 +66,12 @@ pub enum Failure {
     Replay(#[from] ReplayError),
     #[error("{0}")]
     Judge(JudgeError),
+    #[error("{program}: cannot be run: {why}; name it with --trainer")]
+    NoTrainer { program: String, why: io::Error },
+    #[error("cannot plot: {0}")]
+    Plot(String),
+    #[error("the trainer failed: {0}")]
+    Trainer(String),
     #[error("{0} anchors are not met")]
     Anchors(usize),
     #[error("cannot print: {0}")]
@@ -88,6 +103,7 @@ impl Failed for Failure {
             Self::Arguments(_)
             | Self::Missing(_)
             | Self::Value { .. }
+            | Self::Numbers { .. }
             | Self::Exclusive(..)
             | Self::Board(_)
             | Self::Workload(WorkloadError::NoSuchWorkload { .. })
@@ -118,12 +134,15 @@ impl Failed for Failure {
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
             | Self::Judge(_)
+            | Self::Trainer(_)
             | Self::Anchors(_) => 3,
             Self::Workload(WorkloadError::Io { .. })
             | Self::Output(_)
             | Self::Mirror(_)
             | Self::Living(_)
             | Self::Signals(_)
+            | Self::NoTrainer { .. }
+            | Self::Plot(_)
             | Self::Scenario(_)
             | Self::Csv(CsvError::Io { .. })
             | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))

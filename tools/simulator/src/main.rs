@@ -16,7 +16,9 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser};
 use wattgate_cli::exit::end;
 
-use commands::{anchors, board, corpus, judge, kernels, load, loads, replay, scenarios, workload};
+use commands::{
+    anchors, board, corpus, judge, kernels, load, loads, replay, scenarios, units, workload,
+};
 use failure::Failure;
 use help::print_help;
 
@@ -35,6 +37,7 @@ Commands:
   load       Write a built-in load to a file
   replay     Replay a load from a file while a governor holds a limit
   loads      Replay all built-in loads on several boards
+  units      Choose modes on units of a board that the model was not made of
   scenarios  Compare governors while limits step, faults occur and daemons restart
 
 `wattgate-simulator COMMAND --help` tells more.
@@ -56,6 +59,7 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         Some(Arg::Value(command)) if command == "replay" => replay::run(arguments),
         Some(Arg::Value(command)) if command == "loads" => loads::run(arguments),
         Some(Arg::Value(command)) if command == "scenarios" => scenarios::run(arguments),
+        Some(Arg::Value(command)) if command == "units" => units::run(arguments),
         Some(Arg::Short('h') | Arg::Long("help")) => print_help(&[USAGE]),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("a command; try --help")),

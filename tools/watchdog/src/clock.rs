@@ -41,6 +41,23 @@ impl UtcSeconds {
         self.0 >= LEAST
     }
 
+    /// The date in UTC, such as `2026-11-29`.
+    pub fn date(self) -> String {
+        // Civil from days (Howard Hinnant): the era begins on 1 March of year 0.
+        let days = self.0.div_euclid(86_400) + 719_468;
+        let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * month + 2) / 5 + 1;
+        let (month, later) = if month < 10 {
+            (month + 3, 0)
+        } else {
+            (month - 9, 1)
+        };
+        format!("{:04}-{month:02}-{day:02}", year + 400 * era + later)
+    }
+
     /// Seconds since midnight UTC.
     pub fn of_day(self) -> u32 {
         self.0.rem_euclid(86_400) as u32

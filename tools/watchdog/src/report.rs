@@ -90,6 +90,9 @@ pub struct Report {
     pub least_mw: u32,
     /// File name of the model.
     pub model: String,
+    /// Whether the model was made of this unit of the board, and what it costs if not.
+    #[serde(default)]
+    pub unit: String,
     // Counters since the start of the daemon.
     /// How often the power exceeded `allowed_mw`.
     pub violations: u32,
@@ -260,6 +263,9 @@ impl Display for Report {
             (self.least_mw > 0).then(|| watts(self.least_mw)),
         )?;
         writeln!(f, "model {}", self.model)?;
+        if !self.unit.is_empty() {
+            writeln!(f, "unit {}", self.unit)?;
+        }
         writeln!(f, "violations {}", self.violations)?;
         writeln!(f, "changes {}", self.changes)?;
         writeln!(f, "over_limit {}", milli(self.over_limit_ms, "s"))?;
@@ -413,6 +419,7 @@ pub mod tests {
             oc3_per_min: Some(456),
             least_mw: 6_100,
             model: "model.wgt".to_owned(),
+            unit: "8ff8117c, profiled for the model".to_owned(),
             violations: 2,
             changes: 17,
             over_limit_ms: 860,
@@ -497,7 +504,7 @@ pub mod tests {
              unsaved a change of the lowered limits\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
-             oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\n\
+             oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\nunit 8ff8117c, profiled for the model\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
              failed_changes 3\nlate_looks 4\nclaims 1\n  \
              15 W and 12 W over 1 min, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \

@@ -42,7 +42,8 @@ pub struct Saver {
 impl Saver {
     /// Starts the thread; writes nothing yet. A text counts as saved once it is in the last of the files; one that fails
     /// keeps it from no other.
-    pub fn new(paths: [PathBuf; 2]) -> io::Result<Self> {
+    pub fn new(paths: impl Into<Vec<PathBuf>>) -> io::Result<Self> {
+        let paths = paths.into();
         let shared = Arc::<Shared>::default();
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("saver".to_owned());

@@ -15,13 +15,17 @@ use wattgate_board::{
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
     Kind, Least, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query,
-    SelectError, Settings,
+    SelectError, Settings, UnitId,
 };
 
+use crate::clock::UtcSeconds;
 use crate::compatibility;
 use crate::config::Config;
 use crate::distrust::{Distrust, distrust, rising};
+use crate::full_load::Drawn;
+use crate::lesson::{Lesson, NoLesson, Subject, Teacher, Unusable, WARMER_K};
 use crate::quantity::Cores;
+use crate::unit::ThisUnit;
 
 /// Capacity of the front; a larger front is thinned.
 pub const POINTS: usize = 256;
@@ -122,6 +126,8 @@ pub struct Choices {
     pub front: Front<POINTS>,
     /// Messages about axes that the board covers in part or not at all.
     pub left_out: Vec<String>,
+    /// What the model says of this unit of the board.
+    pub unit: ThisUnit,
     /// Why the model's predictions are not used; the front then has [unknown](Front::is_unknown) powers.
     pub distrust: Option<Distrust>,
     /// The model's provenance, such as `measured, resnet18 on my-rover`.
@@ -131,8 +137,8 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Reads the config's model and selects the front from the modes that the board supports.
-    pub fn read(config: &Config, board: &Board) -> Result<Self, SetupError> {
+    /// Reads the config's model and selects the front from the modes that the board supports, for the unit with this id.
+    pub fn read(config: &Config, board: &Board, unit: Option<UnitId>) -> Result<Self, SetupError> {
         let path = || config.model.clone();
         let bytes = read(&config.model).map_err(|source| SetupError::Model {
             path: path(),
@@ -148,6 +154,9 @@ impl Choices {
             .margins(config.confidence)
             .map_err(SetupError::Confidence)?;
 
+        let fleet = model.fleet().map_err(format)?;
+        let unit = ThisUnit::of(&fleet, unit, config.confidence);
+        let unit = unit.map_err(SetupError::Confidence)?;
         let device = provenance.device;
         if let Some(board) = compatibility::board_mismatch(device, &board.identity().compatible) {
             let device = device.to_owned();
@@ -180,6 +189,7 @@ impl Choices {
         };
         let mut choices = Self {
             left_out: left_out.collect(),
+            unit,
             distrust: None,
             origin: format!("{kind}, {} on {device}", provenance.workload),
             model: bytes.as_slice().into(),
@@ -224,6 +234,52 @@ impl Choices {
         }
     }
 
+    /// What the model says of this unit, and what it costs under a limit before the daemon has measured.
+    pub fn of_unit(&self, limit: Milliwatts) -> String {
+        let unit = self.unit;
+        match self.slower(limit) {
+            slower if slower >= 0.005 => {
+                format!(
+                    "{unit}, which makes a mode without measurement {:.0} % slower",
+                    100.0 * slower
+                )
+            }
+            _ => unit.to_string(),
+        }
+    }
+
+    /// What a lesson on this unit with this model is of.
+    pub fn subject(&self, board: &Board) -> Subject {
+        Subject::of(self.unit.id, &self.model, board)
+    }
+
+    /// Takes what was learned of this unit, with an allowance for a chip that is so much warmer, in K.
+    pub fn learn(&mut self, lesson: &Lesson, warmer_k: f32, board: &Board) {
+        self.unit = self.unit.taught(lesson, warmer_k);
+        self.adapt(board);
+    }
+
+    /// What the modes of the front drew under load, beside the model's predictions for its own units.
+    pub fn lesson(
+        &self,
+        drawn: &[Drawn],
+        teacher: Teacher,
+        board: &Board,
+        at: UtcSeconds,
+    ) -> Result<Lesson, NoLesson> {
+        let of = self.subject(board);
+        let mut seen = Vec::new();
+        if let Ok(model) = Model::parse(&self.model)
+            && self.distrust.is_none()
+        {
+            model.sweep(&model.profiled(), |id, prediction| {
+                let of_mode = drawn.iter().find(|it| it.mode == id);
+                seen.extend(of_mode.and_then(|it| Some((model.power(prediction)?, *it))));
+            });
+        }
+        Lesson::new(of, at, teacher, &seen)
+    }
+
     /// From now on the model's predictions are not used.
     pub fn distrust(&mut self, why: Distrust, board: &Board) {
         self.distrust = Some(why);
@@ -258,7 +314,11 @@ impl Choices {
             distrust([end(first)?, end(last)?])
         });
         self.front = match self.distrust {
-            None => Front::of_modes(model, modes, self.confidence),
+            None => {
+                let mut front = Front::of_modes(model, modes, self.confidence);
+                front.for_unit(&self.unit.effect);
+                front
+            }
             Some(_) => rising(&self.grid, modes.iter().map(|(id, _)| *id)),
         };
         self.least = self.least_of(board);
@@ -271,7 +331,10 @@ impl Choices {
         };
         let guess = ends.map(|((_, guess), _)| guess);
         if let Some(guess) = guess.filter(|_| self.distrust.is_none()) {
-            let power = model.power(guess).unwrap_or_default();
+            let power = self
+                .unit
+                .effect
+                .power(model.power(guess).unwrap_or_default());
             self.front.put_least(least, power, model.time(guess));
         } else if let Some((power, time)) = slowest(&self.front) {
             let time = Microseconds(time.0.saturating_mul(2));
@@ -324,7 +387,21 @@ impl Choices {
             }
         });
         let (_, prediction) = nearest.filter(|_| self.distrust.is_none())?;
-        model.power(prediction)
+        Some(self.unit.effect.power(model.power(prediction)?))
+    }
+
+    /// How much slower the choice under a limit is than on a unit of the model, as a part of the speed.
+    pub fn slower(&self, limit: Milliwatts) -> f32 {
+        let time = |limit: f32| {
+            let query = Query {
+                power_limit: Some(Milliwatts(limit as u32)),
+                ..Query::default()
+            };
+            Some(self.front.select(&query).ok()?.time.0 as f32)
+        };
+        let limit = limit.0 as f32;
+        let times = time(limit * self.unit.margin()).zip(time(limit));
+        times.map_or(0.0, |(narrow, wide)| 1.0 - narrow / wide)
     }
 
     /// The mode of fewest cores and lowest clocks.
@@ -352,12 +429,23 @@ impl Setup {
             board.check_backstop(files)?;
         }
         board.set_clocks(config.clocks);
-        let choices = Choices::read(&config, &board)?;
+        let choices = Choices::read(&config, &board, ThisUnit::id(files, root))?;
         Ok(Self {
             config,
             board,
             choices,
         })
+    }
+
+    /// Reads what was learned of this unit from below `root`, and takes it. Returns why it is not used.
+    pub fn learn_from(&mut self, root: &Path, now: UtcSeconds) -> Result<(), Unusable> {
+        let of = self.choices.subject(&self.board);
+        let Some(lesson) = Lesson::read(root, &of)? else {
+            return Ok(());
+        };
+        lesson.check(&of, now)?;
+        self.choices.learn(&lesson, WARMER_K, &self.board);
+        Ok(())
     }
 
     /// The lowest of the limit, the average, and the budget's mean power.
@@ -404,6 +492,11 @@ impl Setup {
         Err(SelectError::OverLimit {
             least_power: least.map_or(Milliwatts(0), |point| point.guarded),
         })
+    }
+
+    /// What the model says of this unit, and what it costs.
+    pub fn unit(&self) -> String {
+        self.choices.of_unit(self.governor().status().allowed)
     }
 
     /// Sets the mode of [`Self::choice`], or the least mode if there is none. If a knob does not obey, chooses

@@ -71,7 +71,8 @@ fn simulated() -> Result<Vec<Corpus>, CorpusError> {
             let profiles = Profiler::new(&board, Unit::NOMINAL, &workload, 1).profile_all(&modes);
             let name = format!("{}-{}", board.name, workload.name);
             let path = folder.path().join(format!("{name}.csv"));
-            std::fs::write(path, csv(&board, &workload, &profiles)).expect("room for a corpus");
+            std::fs::write(path, csv(&board, &Unit::NOMINAL, &workload, &profiles))
+                .expect("room for a corpus");
             corpora.push(read(folder.path(), &name)?);
         }
     }

@@ -9,13 +9,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use wattgate_cli::json::Mode;
 use wattgate_cli::planning::{Answer, Axes, ExpectedError, Kind, Request, Task, VERSION};
-use wattgate_runtime::{Grid, PowerMode};
+use wattgate_runtime::{Grid, PowerMode, UnitId};
 
 use super::Failure;
 use super::inputs::read_references;
 use crate::ask_tell::{self, Next, Planner, Refused};
 use crate::corpus::fed::Feeding;
-use crate::corpus::{self, Blank, Corpus};
+use crate::corpus::units::Units;
+use crate::corpus::{self, Blank, Corpus, POWERS_MW};
+use crate::learn::predictions::Errors;
 
 /// Longest line in bytes, without its end.
 const LONGEST_LINE: usize = 64 << 10;
@@ -33,6 +35,7 @@ impl From<Refused> for Answer {
             Refused::NotOfGrid(_) => "mode",
             Refused::Told(_) => "told",
             Refused::OtherBoard { .. } => "board",
+            Refused::OwnReference(_) => "reference",
             Refused::Few { .. } => "few",
             Refused::Train(_) => "train",
             Refused::SingularKernel(_) => "singular",
@@ -100,7 +103,8 @@ fn answer(planner: &mut Option<Planner>, line: &[u8]) -> Result<Answer, Answer> 
         }
         (_, Some(_)) if is_start => Err(Answer::error("order", "the plan has been started before")),
         (["ask" | "tell" | "exclude" | "fit"], None) => {
-            let message = "the first line is {\"version\":1,\"axes\":…,\"modes\":…}";
+            let message =
+                format!("the first line is {{\"version\":{VERSION},\"axes\":…,\"modes\":…}}");
             Err(Answer::error("order", message))
         }
         (["ask" | "tell" | "exclude" | "fit"], Some(planner)) => obey(planner, parse(line)?),
@@ -140,6 +144,11 @@ fn start(task: Task) -> Result<Planner, Answer> {
         fits.then_some(value)
             .ok_or_else(|| Answer::error("value", message()))
     };
+    let unit = task.unit.as_deref().map(|text| {
+        let wrong = || Answer::error("value", "unit is not 8 hexadecimal digits".to_owned());
+        UnitId::parse(text).ok_or_else(wrong)
+    });
+    let unit = unit.transpose()?;
     let board = Corpus {
         kind: match task.kind {
             Some(Kind::Simulated) => wattgate_runtime::Kind::Simulated,
@@ -152,6 +161,7 @@ fn start(task: Task) -> Result<Planner, Answer> {
             ..Feeding::default()
         },
         tpc_pg_mask: task.tpc_pg_mask,
+        units: Units::one(unit),
         rows: 0,
         modes: Vec::new(),
         grid,
@@ -181,16 +191,18 @@ fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {
                 power_mw: predicted.map(|predicted| predicted.power_mw),
                 power_at_most_mw: predicted.map(|predicted| predicted.power_at_most_mw),
             },
-            Next::Enough {
-                expected_error_pct: [time, power],
-            } => Answer::Enough {
+            Next::Enough { expected_errors } => Answer::Enough {
                 measured: planner.measured().len(),
-                expected_error_pct: ExpectedError { time, power },
+                expected_error_pct: percent(expected_errors),
             },
         },
         Request::Tell(tell) => {
             let time_us = positive("time_us", tell.time_us)?;
             let power_mw = positive("power_mw", tell.power_mw)?;
+            if power_mw < POWERS_MW.start {
+                let message = format!("power_mw is {power_mw}; expected milliwatts, 100 or more");
+                return Err(Answer::error("value", message));
+            }
             let measured = planner.tell(tell.mode.knobs(), time_us, power_mw)?;
             Answer::Told { measured }
         }
@@ -203,14 +215,18 @@ fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {
             let fitted = planner.fit()?;
             Answer::Fitted {
                 model: fitted.bytes,
-                modes: planner.measured().len(),
-                left_out_error_pct: ExpectedError {
-                    time: fitted.left_out.time_mape,
-                    power: fitted.left_out.power_mape,
-                },
+                modes: fitted.modes,
+                expected_error_pct: percent(fitted.expected_errors),
             }
         }
     })
+}
+
+fn percent(errors: Errors) -> ExpectedError {
+    ExpectedError {
+        time: errors.time_mape,
+        power: errors.power_mape,
+    }
 }
 
 fn positive(name: &str, value: f64) -> Result<f64, Answer> {

@@ -26,7 +26,7 @@ With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"wor
 \"storage\", \"epoch\", \"rows\",
 \"modes\", \"unprofiled_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
 \"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
-\"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
+\"contradictions\", \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
 \"flat\": null or why the rows do not follow the clocks, \"defect_count\", \"defects\"}]}
 
 The exit code is 3 if a file has defects, or rows that do not follow the clocks. Outliers are not defects.";
@@ -158,26 +158,40 @@ fn write_target(out: &mut String, name: &str, target: Option<&TargetReport>) -> 
             "; repeats of {} modes deviate by {noise:.2} % (median)",
             target.repeated_modes
         )?,
+        None if target.repeated_modes > 0 => writeln!(out)?,
         None => writeln!(out, "; no repeats")?,
     }
     if !target.outliers.is_empty() {
         let (repeats, modes) = (target.repeat_outliers, target.mode_outliers);
-        writeln!(
-            out,
-            "           {repeats} repeats and {modes} modes are outliers:"
-        )?;
+        let mut parts = Vec::new();
+        match target.contradictions {
+            0 => {}
+            1 => parts.push("the runs of 1 mode disagree".to_owned()),
+            count => parts.push(format!("the runs of {count} modes disagree")),
+        }
+        if repeats + modes > 0 {
+            parts.push(format!("{repeats} repeats and {modes} modes are outliers"));
+        }
+        writeln!(out, "           {}:", parts.join("; "))?;
     }
     for outlier in target.outliers.iter().take(5) {
         let mode = show::mode(PowerMode::from_knobs(outlier.mode));
-        let others = match outlier.of {
-            "repeat" => "its other repeats",
-            _ => "the other modes",
-        };
         let (value, expected) = (outlier.value, outlier.expected);
-        writeln!(
-            out,
-            "             {mode}: {value:.1} where {others} suggest {expected:.1}"
-        )?;
+        write!(out, "             {mode}: ")?;
+        match outlier.of {
+            "runs" => writeln!(
+                out,
+                "{value:.1} in one run, {expected:.1} in another; measure it again"
+            )?,
+            "repeat" => writeln!(
+                out,
+                "{value:.1} where its other repeats suggest {expected:.1}"
+            )?,
+            _ => writeln!(
+                out,
+                "{value:.1} where the other modes suggest {expected:.1}"
+            )?,
+        }
     }
     if target.outliers.len() > 5 {
         writeln!(out, "             … (--json lists up to {LISTED})")?;

@@ -229,7 +229,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let result = fit(&network, corpus.as_ref(), &options, &progress);
     progress.finish_and_clear();
     let fitted = result.map_err(failed)?;
-    let error = fitted.exported.left_out_errors();
+    let error = fitted.exported.expected_errors;
     let bytes = fitted.exported.encode(0, &error);
 
     let wanted = arguments.explain || figure.is_some();
@@ -317,7 +317,7 @@ fn text(report: &Report<'_>, arguments: &Arguments) -> String {
     );
     let of = match report.modes_used {
         0 => "as far as units differ that were left out in turn, and by composing",
-        _ => "on the profiled modes, each left out in turn",
+        _ => "over all modes",
     };
     text += &format!(
         "expected errors, {of}: time {}, power {}\n",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::inputs::{
-    BoardArgument, CorpusArgument, read_fed, read_references, refuse_input, set_grid,
+    BlankArgument, BoardArgument, read_corpus, read_fed, read_references, refuse_input, set_grid,
 };
 use super::values::sizes;
 use super::{
@@ -13,8 +13,9 @@ use super::{
 };
 use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
-use crate::fit::{FitOptions, LeftAside, Report, fit};
-use crate::learn::predictions::Errors;
+use crate::fit::{Contradiction, FitError, FitOptions, LeftAside, Report, fit};
+use crate::learn::fleet::join;
+use crate::learn::predictions::{Errors, Target};
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
@@ -33,19 +34,20 @@ The model predicts all modes of a grid. Without a board the grid has the clocks 
 
 The modes that are not trained on are held out, and errors are reported on them. Without
 --modes all profiled modes are used and none is held out. Of more than 2000 modes, a random
-2000 are trained on. The training does not use a reading that contradicts all others; the report
-names it. A corpus without power gives a model of time alone. The same seed gives the same file on
-the same machine.
+2000 are trained on. The training does not use a reading that contradicts all others, nor those of
+a mode whose runs disagree; the report names them, and readings in doubt. A corpus without power gives a model of time
+alone. The same seed gives the same file on the same machine.
 
 A corpus of several minibatch sizes gives one model for each profiled size: the size that was profiled in the
 most modes is the reference of the others, so that a few modes of them are enough. A size that was not profiled
 gets no file, because no measurement stands behind its bounds. `select --minibatch any` chooses among the files.
 
-With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\", \"seed\", \"modes_used\",
+With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\",
+\"units\": [{\"id\", \"time_ratio\", \"power_ratio\"}], \"unit_doubts\", \"other_units_power_ratio\", \"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
-\"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"left_out\": {…}, \"suspects\": [{\"mode\",
-\"target\", \"ratio\"}], \"coverage\": [{\"confidence\", \"time\", \"power\", \"time_ratio\",
-\"power_ratio\"}], \"bytes\", \"seconds\"};
+\"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"expected\": {…}, \"suspects\": [{\"mode\",
+\"target\", \"ratio\"}], \"doubtful\": [as suspects], \"contradictions\": [{\"mode\", \"target\", \"runs\": [lowest, highest]}],
+\"coverage\": [{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
 errors in percent, null without held-out modes.";
 
 #[derive(Debug, Args)]
@@ -61,8 +63,11 @@ pub struct Arguments {
 /// Arguments of the commands that write a model.
 #[derive(Debug, Args)]
 pub struct TrainingArguments {
+    /// Profiled modes, as CSV; of several units of the board, a file for each
+    #[arg(value_name = "CORPUS", required = true)]
+    pub corpora: Vec<PathBuf>,
     #[command(flatten)]
-    pub input: CorpusArgument,
+    pub blank: BlankArgument,
     #[command(flatten)]
     pub board: BoardArgument,
     /// Modes to train on: a number, or a share of the profiled ones such as 90% [default: all]
@@ -85,20 +90,42 @@ pub struct TrainingArguments {
     pub json: bool,
 }
 
+impl TrainingArguments {
+    /// Fails if the output is one of the inputs.
+    fn refuse_inputs(&self, references: &[PathBuf]) -> Result<(), Failure> {
+        let files = self.corpora.iter().chain(references);
+        let inputs: Vec<Option<&Path>> = files
+            .map(|path| Some(path.as_path()))
+            .chain([self.board.file()])
+            .collect();
+        refuse_input(&self.output, &inputs)
+    }
+
+    /// The corpus of all units.
+    fn read(&self) -> Result<Corpus, Failure> {
+        let read = |path: &PathBuf| read_corpus(path, self.blank.meaning());
+        self.join(self.corpora.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    /// Joins the corpora of the files.
+    fn join(&self, corpora: Vec<Corpus>) -> Result<Corpus, Failure> {
+        join(corpora, &self.names()).map_err(Failure::Join)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = self.corpora.iter().map(|path| path.display().to_string());
+        names.collect()
+    }
+}
+
 /// Trains and writes a model with references from files.
 pub fn write_transferred(
     training: &TrainingArguments,
     references: &[PathBuf],
 ) -> Result<(), Failure> {
-    let (path, output) = (&training.input.corpus, &training.output);
-    let inputs = references.iter().map(|path| Some(path.as_path()));
-    let inputs: Vec<Option<&Path>> = [Some(path.as_path()), training.board.file()]
-        .into_iter()
-        .chain(inputs)
-        .collect();
-    refuse_input(output, &inputs)?;
-    let corpus = training.input.read()?;
-    let references = read_references(references, training.input.blank.meaning())?;
+    training.refuse_inputs(references)?;
+    let corpus = training.read()?;
+    let references = read_references(references, training.blank.meaning())?;
     write_model(training, corpus, &references)
 }
 
@@ -108,7 +135,7 @@ fn write_model(
     mut corpus: Corpus,
     references: &[Reference],
 ) -> Result<(), Failure> {
-    let (path, output) = (&training.input.corpus, &training.output);
+    let (path, output) = (&training.corpora[0], &training.output);
     let file = AtomicFile::create(output)?;
     if let Some(board) = training.board.read()? {
         set_grid(&mut corpus, path, &board.grid)?;
@@ -123,9 +150,12 @@ fn write_model(
     };
     let result = fit(&corpus, &options, &progress);
     progress.finish_and_clear();
-    let fit = result.map_err(|why| Failure::Fit {
-        path: path.clone(),
-        why,
+    let fit = result.map_err(|why| match why {
+        FitError::Reference(why) => Failure::OwnReference(why),
+        why => Failure::Fit {
+            path: path.clone(),
+            why,
+        },
     })?;
     file.commit(&fit.bytes)?;
     if training.json {
@@ -138,17 +168,23 @@ fn write_model(
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let training = &arguments.training;
-    let path = &training.input.corpus;
-    refuse_input(&training.output, &[Some(path), training.board.file()])?;
+    training.refuse_inputs(&[])?;
     let Some(size) = arguments.minibatch else {
-        return write_model(training, training.input.read()?, &[]);
+        return write_model(training, training.read()?, &[]);
     };
-    let fed = read_fed(path, training.input.blank.meaning())?;
-    let (corpus, most) = of_size(&fed, size).ok_or_else(|| Failure::NoSize {
-        place: path.display().to_string(),
-        asked: size,
-        sizes: sizes(fed.iter().map(|corpus| corpus.feeding.minibatch)),
-    })?;
+    let path = &training.corpora[0];
+    let (mut of_asked, mut of_most) = (Vec::new(), Vec::new());
+    for path in &training.corpora {
+        let fed = read_fed(path, training.blank.meaning())?;
+        let (corpus, most) = of_size(&fed, size).ok_or_else(|| Failure::NoSize {
+            place: path.display().to_string(),
+            asked: size,
+            sizes: sizes(fed.iter().map(|corpus| corpus.feeding.minibatch)),
+        })?;
+        of_asked.push(corpus.clone());
+        of_most.push(most.clone());
+    }
+    let (corpus, most) = (training.join(of_asked)?, training.join(of_most)?);
     let reference = match most.feeding.minibatch == corpus.feeding.minibatch {
         true => None,
         false => {
@@ -157,14 +193,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 path.display(),
                 most.feeding.minibatch.unwrap_or_default()
             );
-            let reference = Reference::of_corpus(name, most.clone(), Priors::shipped());
+            let reference = Reference::of_corpus(name, most, Priors::shipped());
             Some(reference.map_err(|why| Failure::Reference {
                 path: path.clone(),
                 why,
             })?)
         }
     };
-    write_model(training, corpus.clone(), reference.as_slice())
+    write_model(training, corpus, reference.as_slice())
 }
 
 /// The corpus of a size, and that of the size that was profiled in the most modes. Of several feedings
@@ -193,12 +229,45 @@ fn text(report: &Report) -> String {
     if let Some(reference) = &report.reference {
         text += &format!("transferred from {reference}\n");
     }
-    for LeftAside { mode, suspect } in &report.suspects {
+    let percent = |ratio: f64| format!("{:+.1} %", 100.0 * (ratio - 1.0));
+    if let [unit] = &report.units[..] {
+        text += &unit
+            .id
+            .as_ref()
+            .map_or(String::new(), |id| format!("unit {id}\n"));
+    } else {
+        for unit in &report.units {
+            let (power, time) = (percent(unit.power_ratio), percent(unit.time_ratio));
+            let id = unit.id.as_deref().unwrap_or("without an id");
+            text += &format!("unit {id}: power {power}, time {time} of the mean\n");
+        }
+    }
+    for doubt in &report.unit_doubts {
+        text += &format!("in doubt: {doubt}\n");
+    }
+    let readings = [
+        ("left out", "measure it again", &report.suspects),
+        ("in doubt", "a second run would tell", &report.doubtful),
+    ];
+    for (what, advice, readings) in readings {
+        for LeftAside { mode, suspect } in readings {
+            text += &format!(
+                "{what}: the {} of {} is {:.2} times what the other modes say; {advice}\n",
+                suspect.target,
+                show::mode(PowerMode::from_knobs(*mode)),
+                suspect.ratio
+            );
+        }
+    }
+    for Contradiction { mode, target, runs } in &report.contradictions {
+        let [least, most] = runs;
+        let unit = match target {
+            Target::Time => "ms",
+            Target::Power => "mW",
+        };
         text += &format!(
-            "left out: the {} of {} is {:.2} times what the other modes say; measure it again\n",
-            suspect.target,
+            "left out: the {target} of {} is {least:.1} {unit} in one run and {most:.1} {unit} in another; measure it again\n",
             show::mode(PowerMode::from_knobs(*mode)),
-            suspect.ratio
         );
     }
     let row = |name: &str, errors: &Errors| {
@@ -217,7 +286,7 @@ fn text(report: &Report) -> String {
         text += &row("  student before rounding", &report.student);
         text += &row("  exported file through the runtime", &report.exported);
     }
-    text += &row("  modes used, each left out in turn", &report.left_out);
+    text += &row("  expected over all modes", &report.expected);
     for coverage in &report.coverage {
         if let Some(power) = coverage.power
             && [0.9, 0.95, 0.99].contains(&coverage.confidence)
@@ -228,6 +297,12 @@ fn text(report: &Report) -> String {
                 100.0 * power
             );
         }
+    }
+    if let Some(ratio) = report.other_units_power_ratio {
+        text += &format!(
+            "other units of the board: the bound of the power at 95 % is {:.1} % higher\n",
+            100.0 * (ratio - 1.0)
+        );
     }
     let (shape, bytes, seconds) = (&report.shape, report.bytes, report.seconds);
     text += &format!("hidden layers {shape}, {bytes} bytes, {seconds:.1} s\n");

@@ -18,6 +18,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 use wattgate_board::DiscoverError;
 use wattgate_board_tables::{Board, BoardError, names};
+use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_probe::format::{OpenError, Probe, ProbeError};
 use wattgate_probe::recorded::Recorded;
 use wattgate_probe::summary::Summary;
@@ -26,7 +27,6 @@ use wattgate_runtime::{Axis, Grid, GridError, MAGIC, Model, PowerMode, Provenanc
 use super::{Failure, reading_bar, show};
 use crate::corpus::modes::all_modes;
 use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, is_name};
-use crate::learn::mean::MOST_REFERENCES;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 

@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
 use wattgate_runtime::{
-    Axis, Confidence, Front, GuardBand, Kilohertz, Microseconds, Milliwatts, ModeId, Model, Point,
-    PowerMode, Prediction, Provenance,
+    Axis, Confidence, Fleet, Front, GuardBand, Header, Kilohertz, Microseconds, Milliwatts, ModeId,
+    Model, Point, PowerMode, Prediction, Provenance, UnitId, VERSION,
 };
 
 use crate::learn::suspects::{SUSPECT_DEVIATIONS, SUSPECT_RATIO};
@@ -25,13 +25,14 @@ Example:
 With --json: {\"version\": 1, \"file\", \"bytes\", \"kind\", \"device\", \"workload\", \"minibatch\", \"seed\",
 \"modes_used\", \"modes_held_out\", \"errors_of\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
 \"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
-axes}, \"tpc_pg_mask\", \"time_guard\" and \"power_guard\": [{\"confidence\", \"factor\" or \"deviations\"}],
+axes}, \"tpc_pg_mask\", \"units\": [{\"id\", \"time_ratio\", \"power_ratio\"}], \"other_units\": {\"time_ratio\",
+\"power_ratio\"}, \"time_guard\" and \"power_guard\": [{\"confidence\", \"factor\" or \"deviations\"}],
 \"time_spread_pct\", \"spread_pct\", \"measured\": [{\"mode\", \"time_ms\", \"power_mw\", \"spread_pct\",
 \"network_time_ms\", \"network_power_mw\", \"contradicts\"}], \"front\": [{\"mode\", \"power_mw\",
-\"guarded_power_mw\", \"time_ms\", \"guarded_time_ms\"}]}; errors_of tells which modes have the errors:
-\"held_out\", or \"left_out\" where no mode was held out and each mode of the training was left out in
-turn; null if the file has no errors. The file states the measured modes as they were measured. One
-contradicts if it differs from what the network predicts by more than 4 of the network's deviations
+\"guarded_power_mw\", \"time_ms\", \"guarded_time_ms\"}]}; errors_of is \"held_out\" for errors on held-out
+modes. Units are those that were profiled, each over their mean; other units are those whose bounds at 95 % are so much higher. Where no mode was held out, it is \"expected\" for errors expected over all modes, and in files of versions 1
+and 2 \"left_out\" for errors on the modes of the training, each left out in turn. It is null if the file has no
+errors. The file states the measured modes as they were measured. One contradicts if it differs from what the network predicts by more than 4 of the network's deviations
 and 35 %.";
 
 #[derive(Debug, Args)]
@@ -135,16 +136,19 @@ impl MeasuredReport {
 enum ErrorsOf {
     /// Modes that were not trained on.
     HeldOut,
-    /// The modes of the training, each predicted from the others.
+    /// All modes, as expected.
+    Expected,
+    /// The modes of the training, each predicted from the others: what files before version 3 state.
     LeftOut,
 }
 
 impl ErrorsOf {
     /// `None` if the file states no errors.
-    fn of(provenance: &Provenance<'_>) -> Option<Self> {
+    fn of(provenance: &Provenance<'_>, version: u16) -> Option<Self> {
         provenance.time_error.or(provenance.power_error)?;
-        Some(match provenance.modes_held_out {
-            0 => Self::LeftOut,
+        Some(match (provenance.modes_held_out, version) {
+            (0, ..3) => Self::LeftOut,
+            (0, _) => Self::Expected,
             _ => Self::HeldOut,
         })
     }
@@ -170,6 +174,8 @@ struct Inspection {
     axes: Axes,
     profiled: Axes,
     tpc_pg_mask: Option<u32>,
+    units: Vec<UnitReport>,
+    other_units: OtherUnits,
     time_guard: Vec<KnotReport>,
     power_guard: Option<Vec<KnotReport>>,
     /// Standard deviations of the time in percent: the least and the greatest of the modes in the profiled
@@ -181,16 +187,59 @@ struct Inspection {
     front: Vec<PointReport>,
 }
 
+/// A unit that was profiled, over the mean of all.
+#[derive(Serialize)]
+struct UnitReport {
+    id: String,
+    time_ratio: f32,
+    power_ratio: f32,
+}
+
+/// By how much the bounds of other units are higher, at the confidence of the front.
+#[derive(Serialize)]
+struct OtherUnits {
+    time_ratio: f32,
+    /// `None` without power.
+    power_ratio: Option<f32>,
+}
+
+impl OtherUnits {
+    fn of(model: &Model<'_>, fleet: &Fleet<'_>) -> Self {
+        let other = fleet.unit(None, usual_confidence(model));
+        let [time, power] = other.map_or([0.0; 2], |other| other.margins);
+        Self {
+            time_ratio: time.exp(),
+            power_ratio: model.has_power().then_some(power.exp()),
+        }
+    }
+}
+
+fn units(fleet: &Fleet<'_>) -> Vec<UnitReport> {
+    let of = |id: UnitId| {
+        let unit = fleet.unit(Some(id), Confidence::P50).ok()?;
+        Some(UnitReport {
+            id: id.to_string(),
+            time_ratio: unit.time.exp(),
+            power_ratio: unit.power.exp(),
+        })
+    };
+    fleet.units().filter_map(of).collect()
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = arguments.input.read()?;
     let (model, provenance) = arguments.input.parse(&bytes)?;
     let front = Front::<FRONT>::of(&model, &model.profiled(), usual_confidence(&model));
+    let fleet = model.fleet().map_err(|why| Failure::Model {
+        path: arguments.input.model.clone(),
+        why,
+    })?;
     let inspection = inspection(
-        &model,
+        (&model, &fleet),
         &provenance,
         &front,
         arguments.input.model.display().to_string(),
-        bytes.len(),
+        &bytes,
     );
     if arguments.json {
         print_json(&inspection)
@@ -211,12 +260,13 @@ fn usual_confidence(model: &Model<'_>) -> Confidence {
 }
 
 fn inspection(
-    model: &Model<'_>,
+    (model, fleet): (&Model<'_>, &Fleet<'_>),
     provenance: &Provenance<'_>,
     front: &Front<FRONT>,
     file: String,
-    bytes: usize,
+    bytes: &[u8],
 ) -> Inspection {
+    let version = Header::parse(bytes).map_or(VERSION, |(header, _)| header.version);
     let grid = model.grid();
     let axes = |values: &dyn Fn(Axis) -> Vec<u32>| Axes {
         cores: values(Axis::Cores),
@@ -264,7 +314,7 @@ fn inspection(
         });
     Inspection {
         file,
-        bytes,
+        bytes: bytes.len(),
         kind: provenance.kind.to_string(),
         device: provenance.device.to_owned(),
         workload: provenance.workload.to_owned(),
@@ -272,7 +322,7 @@ fn inspection(
         seed: provenance.seed,
         modes_used: provenance.modes_used,
         modes_held_out: provenance.modes_held_out,
-        errors_of: ErrorsOf::of(provenance),
+        errors_of: ErrorsOf::of(provenance, version),
         time_mape: provenance.time_error.map(percent),
         power_mape: provenance.power_error.map(percent),
         shape: model.shape().to_string(),
@@ -281,6 +331,8 @@ fn inspection(
         axes: axes(&|axis| grid.axis(axis).to_vec()),
         profiled: axes(&|axis| model.profiled().values(grid, axis).to_vec()),
         tpc_pg_mask: model.tpc_pg_mask().ok().flatten(),
+        units: units(fleet),
+        other_units: OtherUnits::of(model, fleet),
         time_guard: knots(model.time_guard(), of_time),
         power_guard: model.power_guard().map(|guard| knots(guard, of_power)),
         time_spread_pct,
@@ -307,6 +359,9 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
         Some(ErrorsOf::HeldOut) => {
             let held_out = model.modes_held_out;
             format!("errors on {held_out} held-out modes: time {time}, power {power}\n")
+        }
+        Some(ErrorsOf::Expected) => {
+            format!("expected errors over all modes: time {time}, power {power}\n")
         }
         Some(ErrorsOf::LeftOut) => {
             let modes = "errors on the modes of the training, each left out in turn";
@@ -340,6 +395,28 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
             guard.iter().map(knot).collect::<Vec<_>>().join(", ")
         });
         text += &format!("guard band of the {name}: {knots}\n");
+    }
+    let percent = |ratio: f32| format!("{:+.1} %", 100.0 * (ratio - 1.0));
+    let units = model.units.iter().map(|unit| match model.units.len() {
+        1 => unit.id.clone(),
+        _ => format!(
+            "{} (power {}, time {})",
+            unit.id,
+            percent(unit.power_ratio),
+            percent(unit.time_ratio)
+        ),
+    });
+    let units = units.collect::<Vec<_>>().join(", ");
+    text += &match units.is_empty() {
+        true => "units: not named\n".to_owned(),
+        false => format!("units: {units}\n"),
+    };
+    if let Some(power) = model.other_units.power_ratio {
+        text += &format!(
+            "other units of the board: bounds of the power {}, of the time {}\n",
+            percent(power),
+            percent(model.other_units.time_ratio)
+        );
     }
     for (name, range) in [("time", model.time_spread_pct), ("power", model.spread_pct)] {
         if let Some([least, most]) = range {
@@ -396,8 +473,8 @@ mod tests {
 
     #[test]
     fn the_number_of_held_out_modes_tells_what_the_errors_are() {
-        let of = |modes_held_out, time_error, power_error| {
-            ErrorsOf::of(&Provenance {
+        let of_version = |version, modes_held_out, time_error, power_error| {
+            let provenance = Provenance {
                 kind: Kind::Measured,
                 device: "board",
                 workload: "job",
@@ -407,10 +484,16 @@ mod tests {
                 modes_held_out,
                 time_error,
                 power_error,
-            })
+            };
+            ErrorsOf::of(&provenance, version)
         };
+        let of = |held_out, time, power| of_version(VERSION, held_out, time, power);
+        assert!(matches!(
+            of_version(2, 0, Some(3), Some(4)),
+            Some(ErrorsOf::LeftOut)
+        ));
         assert!(matches!(of(5, Some(3), None), Some(ErrorsOf::HeldOut)));
-        assert!(matches!(of(0, Some(3), Some(4)), Some(ErrorsOf::LeftOut)));
+        assert!(matches!(of(0, Some(3), Some(4)), Some(ErrorsOf::Expected)));
         // Files without held-out modes had no errors before.
         assert!(of(0, None, None).is_none());
     }

@@ -33,6 +33,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::{Confidence, ConstraintError, FormatError, GuardError, SelectError, Shape};
 
 use crate::characterize::advice::AdviceError;
@@ -47,9 +48,9 @@ use crate::kernels::models::ModelsError;
 use crate::kernels::search::SearchError;
 use crate::lab::LabError;
 use crate::lab::plots::PlotError;
+use crate::learn::fleet::JoinError;
 use crate::learn::gp::SingularKernel;
-use crate::learn::mean::MOST_REFERENCES;
-use crate::learn::reference::ReferenceError;
+use crate::learn::reference::{OwnReference, ReferenceError};
 use crate::learn::split::{Sampling, SplitError};
 use crate::methods::{self, Method, MethodError};
 use crate::networks::fit::NetworkFitError;
@@ -122,6 +123,9 @@ enum Failure {
     Corpus(#[from] CorpusError),
     #[error("{}: {why}", path.display())]
     Fit { path: PathBuf, why: FitError },
+    /// Corpora that are not of units of one board with one workload.
+    #[error("{0}")]
+    Join(JoinError),
     #[error("{0}")]
     KernelCorpus(#[from] KernelCorpusError),
     #[error("{}: {why}", path.display())]
@@ -188,6 +192,8 @@ enum Failure {
     Exists { path: PathBuf },
     #[error("{}: {why}", path.display())]
     Reference { path: PathBuf, why: ReferenceError },
+    #[error("{0}")]
+    OwnReference(OwnReference),
     #[error("--reference: {found} references; at most {MOST_REFERENCES} can be used at once")]
     ManyReferences { found: usize },
     #[error("{why}")]
@@ -293,6 +299,7 @@ impl Failed for Failure {
             | Self::NetworkFile(_)
             | Self::Network { .. }
             | Self::NetworkFit { .. }
+            | Self::Join(_)
             | Self::Kernels { .. }
             | Self::FourModes { .. }
             | Self::Advice { .. }
@@ -305,6 +312,7 @@ impl Failed for Failure {
             | Self::Fit { .. }
             | Self::Compare { .. }
             | Self::Reference { .. }
+            | Self::OwnReference(_)
             | Self::Plan { .. }
             | Self::NotOfBoard { .. }
             | Self::Todo { .. }

@@ -16,13 +16,15 @@ use wattgate_runtime::{Grid, PowerMode};
 use super::inputs::{BlankArgument, BoardArgument, NamedBoard, is_same, read_corpus, set_grid};
 use super::todo::{Names, with_rows};
 use super::{Failure, ask_tell, print_json, print_text, show, values};
-use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
 use crate::corpus::modes::profiled;
 use crate::corpus::order::{Visit, descending};
+use crate::corpus::{Corpus, Profile};
+use crate::fit::contradictions;
 use crate::learn::blend::Blend;
+use crate::learn::expected::expected_errors;
 use crate::learn::mean::Scales;
-use crate::learn::plan::{expected_error, first, next};
+use crate::learn::plan::next;
 use crate::learn::priors::Priors;
 use crate::learn::split::MIN_MODES;
 use crate::learn::teacher::Teachers;
@@ -40,8 +42,8 @@ With --output the modes are rows of a corpus: measure each, fill in time_ms and 
 The values of its knobs span the modes of a board. If the board is named by a corpus, only the
 modes with a row are on offer, with or without measurements. Profile 8 modes first, then plan one
 or a few more, and repeat: the measurements so far determine which modes are worth most. --modes
-includes the modes that are measured. The expected error is intended to err on the high side. Once
-it is within --until, no further modes are planned.
+includes the modes that are measured. Once the expected error is within --until, no further modes are
+planned. A mode whose runs disagree is planned again.
 
 Some boards need a reboot to raise a clock. The modes are therefore ordered from high to low
 clocks, and `raises_clock` marks those that still need a higher clock than the one before.
@@ -51,7 +53,7 @@ With --json: {\"version\": 1, \"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", 
 below five measured modes; enough is true if it is within --until.
 
 With --ask-tell, each line of standard input is one JSON object and gets one as its answer. The
-first: {\"version\": 1, \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\": [values]}, \"modes\",
+first: {\"version\": 2, \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\": [values]}, \"modes\",
 \"limit_mw\", \"seed\", \"workload\", \"device\", \"reference\", \"kind\", \"minibatch\"}; those after
 \"modes\" may be absent. The reference is a model file or a corpus of another workload on the same
 board, or a list of them, the kind `measured` or `simulated`. The answer:
@@ -66,8 +68,9 @@ Then, in any order and number:
       {\"excluded\": {\"modes\": all modes that will not be asked for}}; with a power these include
       those that have no lower knob
   {\"fit\": {}}
-      {\"fitted\": {\"model\": model file in Base64, \"modes\", \"left_out_error_pct\": {\"time\",
-      \"power\"}}}; trained on all modes told so far, at least five
+      {\"fitted\": {\"model\": model file in Base64, \"modes\", \"expected_error_pct\": {\"time\",
+      \"power\"}}}; trained on the modes told so far, at least five, without those
+      whose readings disagree
 A mode is {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}. A refused line changes nothing and is
 answered by {\"error\": {\"code\", \"message\"}}. With limit_mw the plan starts at the lowest mode and
 asks only for modes whose power_at_most_mw is within the limit. A mode whose reading contradicts all
@@ -168,19 +171,27 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             arguments.seed,
         );
         let teachers = teachers.map_err(failed)?;
-        [expected.time, expected.power] = expected_error(&teachers, &offered);
+        let errors = expected_errors(teachers.left_out(), &teachers.predict(&offered));
+        (expected.time, expected.power) = (errors.time_mape, errors.power_mape);
     }
     let errors = [expected.time, expected.power].into_iter().flatten();
     let enough = arguments
         .until
         .is_some_and(|until| expected.time.is_some() && errors.clone().all(|error| error <= until));
     let count = asked.saturating_sub(measured.len());
-    let chosen = match (enough, measured.is_empty()) {
-        (true, _) => Vec::new(),
-        (_, true) => first(&scales, priors, &offered, count, &mut random).map_err(failed)?,
-        _ => next(&scales, priors, &offered, &measured, count, &mut random).map_err(failed)?,
+    let new = match enough {
+        true => Vec::new(),
+        false => next(&scales, priors, &offered, &measured, count, &mut random).map_err(failed)?,
     };
-    let chosen: Vec<[u32; 4]> = chosen.into_iter().map(|at| offered[at]).collect();
+    // A mode whose runs disagree is measured again, whatever --modes says.
+    let mut chosen: Vec<[u32; 4]> = Vec::new();
+    let again = corpus.iter().flat_map(contradictions);
+    let again = again.map(|contradiction| contradiction.mode);
+    for knobs in again.chain(new.into_iter().map(|at| offered[at])) {
+        if !chosen.contains(&knobs) {
+            chosen.push(knobs);
+        }
+    }
     let visits = match arguments.order {
         OrderArgument::Descending => descending(&chosen),
         OrderArgument::Value => raising(&chosen),
@@ -270,9 +281,11 @@ fn write_rows(
         kind: &corpus.map_or(String::new(), |corpus| corpus.kind.to_string()),
         feeding: corpus.map_or_else(Feeding::default, |corpus| corpus.feeding.clone()),
     };
-    // With --skip-blank a mode may have a row that is still to be filled in.
+    // With --skip-blank a mode may have a row that is still to be filled in. A mode whose runs disagree gets one more.
+    let is_open = |mode: &Profile| mode.times.is_empty() && mode.powers.is_empty();
     let has_row = |knobs: [u32; 4]| {
-        corpus.is_some_and(|corpus| corpus.modes.iter().any(|mode| mode.knobs == knobs))
+        let mut modes = corpus.into_iter().flat_map(|corpus| &corpus.modes);
+        modes.any(|mode| mode.knobs == knobs && is_open(mode))
     };
     let modes: Vec<[u32; 4]> = visits.iter().map(|visit| visit.knobs).collect();
     let new: Vec<[u32; 4]> = modes.into_iter().filter(|&knobs| !has_row(knobs)).collect();

@@ -15,7 +15,7 @@ Examples:
 
 A reference is a model file or a corpus of another workload, minibatch size or board. Clocks
 of different boards are compared as fractions of the board's highest. The modes of the corpus
-decide the weight of the references, so that an unsuitable one does no harm.
+decide the weight of the references. The workload itself is refused as a reference.
 
 With --json: as `fit --json`.";
 

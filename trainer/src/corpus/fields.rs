@@ -1,6 +1,7 @@
 //! Fields of corpus files: what each may hold, and how a defect is reported.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use csv::ErrorKind;
@@ -24,7 +25,7 @@ pub fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
 pub const TIME_EXPECTED: &str =
     "a time in ms above zero and below 4294967 (71 minutes), or a blank";
 /// What a power may be.
-pub const POWER_EXPECTED: &str = "a power in mW above zero and below 4294967000, or a blank";
+pub const POWER_EXPECTED: &str = "a power in mW (not W), from 100 to below 4294967000, or a blank";
 
 /// A field with the name of its column.
 pub type Named<'a> = (&'static str, &'a [u8]);
@@ -66,17 +67,17 @@ pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError
     value.ok_or_else(|| bad(field.0, expected, text))
 }
 
-/// A number above zero and below `most`, or `None` for a blank.
+/// A number above zero within a range, or `None` for a blank.
 pub fn quantity(
     field: Named<'_>,
-    most: f64,
+    range: Range<f64>,
     expected: &'static str,
 ) -> Result<Option<f32>, FieldError> {
     let text = text(field)?;
     if text.is_empty() {
         return Ok(None);
     }
-    let value: Option<f64> = text.parse().ok().filter(|&v| v > 0.0 && v < most);
+    let value: Option<f64> = text.parse().ok().filter(|v| range.contains(v));
     match value {
         Some(value) if value as f32 > 0.0 => Ok(Some(value as f32)),
         _ => Err(bad(field.0, expected, text)),

@@ -9,6 +9,11 @@ use super::{Corpus, Profile};
 const LEAST_MODES: usize = 8;
 const LEAST_SPAN: f64 = 8.0;
 
+/// Fewest modes whose powers are alike by a failure, and the ratio of the highest to the lowest power of such modes.
+/// Two runs of one mode differ by 0.7 to 1.5 %. Times may be alike: a camera may set them.
+const LEAST_ALIKE: usize = 5;
+const ALIKE: f64 = 1.01;
+
 /// Rows follow the clocks if ln power correlates with ln of that product by at least this, or ln time
 /// negatively. Measured corpora have 0.64 and more, rows that are all alike 0 ± 0.2.
 const LEAST_CORRELATION: f64 = 0.3;
@@ -50,6 +55,12 @@ pub fn flat(corpus: &Corpus) -> Option<Flat> {
         let points: Vec<[f64; 2]> = known.collect();
         (points.len() >= LEAST_MODES).then(|| pearson(&points))
     };
+    let powers: Vec<f64> = corpus.modes.iter().filter_map(Profile::power).collect();
+    let [lowest, highest] = [f64::min, f64::max].map(|of| powers.iter().copied().reduce(of));
+    let is_alike = lowest
+        .zip(highest)
+        .is_some_and(|(lowest, highest)| highest < ALIKE * lowest)
+        && powers.len() >= LEAST_ALIKE;
     let (power, time) = (correlation(Profile::power), correlation(Profile::time));
     let profiled = |mode: &&Profile| mode.power().or(mode.time()).is_some();
     let products = corpus.modes.iter().filter(profiled).map(product);
@@ -59,8 +70,13 @@ pub fn flat(corpus: &Corpus) -> Option<Flat> {
             (least.min(it), most.max(it))
         });
     let span = (most - least).exp();
-    let follows = power.is_some_and(|it| it >= LEAST_CORRELATION)
-        || time.is_some_and(|it| it <= -LEAST_CORRELATION);
+    let power = match is_alike {
+        true => Some(0.0),
+        false => power,
+    };
+    let follows = !is_alike
+        && (power.is_some_and(|it| it >= LEAST_CORRELATION)
+            || time.is_some_and(|it| it <= -LEAST_CORRELATION));
     let is_known = power.or(time).is_some() && span >= LEAST_SPAN;
     (is_known && !follows).then_some(Flat {
         modes: products.count(),

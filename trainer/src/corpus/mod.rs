@@ -4,7 +4,7 @@
 //! order. Repeats of a mode are allowed; the median counts. A blank time or power is unknown.
 //! A row with neither is a mode of the board that was not profiled, or a row that somebody forgot to
 //! fill in; the reader is told which, see [`Blank`]. The optional columns `kind` (`measured`, the
-//! default, or `simulated`), `minibatch` and `tpc_pg_mask` must be the same in all rows. A
+//! default, or `simulated`), `minibatch`, `tpc_pg_mask` and `unit` must be the same in all rows. A
 //! `mark` says why a row has no measurement. Further columns are ignored.
 //!
 //! Optional columns say how the workload was fed ([`fed`]): `workers`, `storage` and `epoch`, together
@@ -19,24 +19,28 @@ pub(crate) mod fields;
 pub mod flat;
 pub mod modes;
 pub mod order;
+pub mod units;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, ReaderBuilder};
 use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
-use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES};
+use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES, UnitId};
 
 use fed::{Feeding, Parts};
 use fields::{
     FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, csv_io, kind, name, quantity, text,
     whole,
 };
+use modes::contradiction;
+use units::Units;
 
 pub use fields::is_name;
 
@@ -49,7 +53,7 @@ pub const COLUMNS: [&str; 8] = [
 pub const AXIS_COLUMNS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
 
 /// The columns that may be absent.
-const OPTIONAL_COLUMNS: [&str; 8] = [
+const OPTIONAL_COLUMNS: [&str; 9] = [
     "kind",
     "tpc_pg_mask",
     "minibatch",
@@ -58,6 +62,7 @@ const OPTIONAL_COLUMNS: [&str; 8] = [
     "epoch",
     "fetch_ms",
     "compute_ms",
+    "unit",
 ];
 
 /// The column in which `wattgate profile` says why a row has no measurement.
@@ -75,8 +80,9 @@ pub enum Blank {
 /// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
 pub(crate) const MAX_TIME_MS: f64 = 4_294_967.0;
 
-/// Upper limit of a power, in mW: the runtime stores milliwatts in 32 bits.
-pub(crate) const MAX_POWER_MW: f64 = 4_294_967_000.0;
+/// The powers that a corpus may hold, in mW. No measured corpus has less than 500 mW, so a number below the lower end is
+/// in W, or wrong. The runtime stores milliwatts in 32 bits, which sets the upper end.
+pub(crate) const POWERS_MW: Range<f64> = 100.0..4_294_967_000.0;
 
 /// Profiled modes of one workload on one board.
 #[derive(Clone, Debug)]
@@ -91,6 +97,8 @@ pub struct Corpus {
     pub feeding: Feeding,
     /// The TPCs of the GPU that were gated, one bit each; `None` where the file does not say.
     pub tpc_pg_mask: Option<u32>,
+    /// The units of the board on which the modes were profiled.
+    pub units: Units,
     /// Rows read, including repeats and unprofiled modes.
     pub rows: u64,
     /// Every mode of the file, in ascending order of the knobs.
@@ -115,14 +123,14 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The median time in ms.
+    /// The median time in ms; `None` if the runs [disagree](contradiction).
     pub fn time(&self) -> Option<f64> {
-        median(&self.times)
+        settled(&self.times)
     }
 
-    /// The median power in mW.
+    /// The median power in mW; `None` if the runs [disagree](contradiction).
     pub fn power(&self) -> Option<f64> {
-        median(&self.powers)
+        settled(&self.powers)
     }
 
     /// The median wait for the loader in ms.
@@ -136,8 +144,13 @@ impl Profile {
     }
 }
 
+/// The median of runs that agree with it.
+fn settled(runs: &[f32]) -> Option<f64> {
+    median(runs).filter(|_| contradiction(runs).is_none())
+}
+
 /// The median; for an even count the mean of the two middle values.
-fn median(values: &[f32]) -> Option<f64> {
+pub(crate) fn median(values: &[f32]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f32::total_cmp);
     let upper = *sorted.get(sorted.len() / 2)?;
@@ -208,6 +221,12 @@ pub enum Problem {
         "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
     )]
     Mixed { first: String, found: String },
+    /// The file mixes units.
+    #[error(
+        "expected `{first}` as in the rows before, found `{found}`: one file holds one unit of the board; `fit` \
+         takes several files"
+    )]
+    SeveralUnits { first: String, found: String },
     /// The file mixes feedings, where one was asked for.
     #[error(
         "expected `{first}` as in the rows before, found `{found}`: such a file is for `characterize`, \
@@ -330,10 +349,11 @@ struct Identity {
     workload: String,
     kind: Kind,
     tpc_pg_mask: Option<u32>,
+    unit: Option<UnitId>,
 }
 
 /// Number of columns that state the identity and the feeding of a row.
-const SAID: usize = 8;
+const SAID: usize = 9;
 
 /// The rows of one feeding.
 struct OfFeeding {
@@ -472,6 +492,7 @@ impl Reader {
             optional(3),
             optional(4),
             optional(5),
+            optional(8),
         ];
         // Nearly every row repeats what the row before says, so compare bytes before parsing.
         let repeats =
@@ -490,8 +511,8 @@ impl Reader {
             whole(field(4), "a frequency in kHz above zero")?,
             whole(field(5), "a frequency in kHz above zero")?,
         ];
-        let time = quantity(field(6), MAX_TIME_MS, TIME_EXPECTED)?;
-        let power = quantity(field(7), MAX_POWER_MW, POWER_EXPECTED)?;
+        let time = quantity(field(6), 0.0..MAX_TIME_MS, TIME_EXPECTED)?;
+        let power = quantity(field(7), POWERS_MW, POWER_EXPECTED)?;
         let parts = Parts::parse(optional(6), optional(7), time)?;
         let is_marked = || {
             self.columns
@@ -611,6 +632,7 @@ impl Reader {
                 workload: identity.workload.clone(),
                 feeding: fed.feeding,
                 tpc_pg_mask: identity.tpc_pg_mask,
+                units: Units::one(identity.unit),
                 rows: fed.rows,
                 modes,
                 grid: grid.clone(),
@@ -640,14 +662,26 @@ fn mask(field: Named<'_>) -> Result<Option<u32>, FieldError> {
     }
 }
 
+/// The id of a unit, such as `8ff8117c`.
+fn unit(field: Named<'_>) -> Result<Option<UnitId>, FieldError> {
+    match text(field)? {
+        "" => Ok(None),
+        text => match UnitId::parse(text) {
+            Some(id) => Ok(Some(id)),
+            None => Err(bad(field.0, "8 hexadecimal digits, or a blank", text)),
+        },
+    }
+}
+
 fn identity(
-    [device, workload, of_kind, of_mask, ..]: [Named<'_>; SAID],
+    [device, workload, of_kind, of_mask, .., of_unit]: [Named<'_>; SAID],
 ) -> Result<Identity, FieldError> {
     Ok(Identity {
         device: name(device)?,
         workload: name(workload)?,
         kind: kind(of_kind)?,
         tpc_pg_mask: mask(of_mask)?,
+        unit: unit(of_unit)?,
     })
 }
 
@@ -672,6 +706,11 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
             &number(first.tpc_pg_mask),
             &number(found.tpc_pg_mask),
         );
+    }
+    if first.unit != found.unit {
+        let [first, found] =
+            [first, found].map(|it| it.unit.map_or(String::new(), |id| id.to_string()));
+        return Err((Some("unit"), Problem::SeveralUnits { first, found }));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use wattgate_runtime::{Axis, Grid, PowerMode};
 
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, Profile, median};
 
 /// A profiled mode with the medians of its measurements, in the runtime's units.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,11 +15,11 @@ pub struct Known {
     pub time_us: f64,
     /// Median power in mW; `None` if it was not measured.
     pub power_mw: Option<f64>,
-    /// Whether at least two runs agree with them.
+    /// Whether at least two runs agree with them. A row that was copied is no second run.
     pub is_confirmed: bool,
 }
 
-/// Two values agree if the larger one is at most this many times the other.
+/// A run agrees with the median of its mode if the larger of both is at most this many times the other.
 pub const AGREEMENT: f64 = 1.35;
 
 /// Whether at least two runs agree with their median.
@@ -33,17 +33,36 @@ pub fn profiled(corpus: &Corpus) -> Vec<Known> {
     let known = corpus.modes.iter().filter_map(|profile| {
         let id = corpus.grid.id(PowerMode::from_knobs(profile.knobs))?;
         let (time_ms, power_mw) = (profile.time()?, profile.power());
-        let agree = |runs: &[f32], median| agree(runs.iter().copied().map(f64::from), median);
         Some(Known {
             id: usize::from(id.0),
             knobs: profile.knobs,
             time_us: 1e3 * time_ms,
             power_mw,
-            is_confirmed: agree(&profile.times, time_ms)
-                && power_mw.is_none_or(|power| agree(&profile.powers, power)),
+            is_confirmed: profile.times.len() > 1
+                && (power_mw.is_none() || profile.powers.len() > 1)
+                && (differ(&profile.times) || differ(&profile.powers)),
         })
     });
     known.collect()
+}
+
+fn differ(runs: &[f32]) -> bool {
+    runs.iter().any(|run| *run != runs[0])
+}
+
+/// The lowest and the highest of several runs if no two of them agree with their median: then nothing tells which
+/// value is right.
+pub fn contradiction(runs: &[f32]) -> Option<[f64; 2]> {
+    let all = || runs.iter().copied().map(f64::from);
+    let median = median(runs)?;
+    let ends = [all().fold(median, f64::min), all().fold(median, f64::max)];
+    (runs.len() > 1 && !agree(all(), median)).then_some(ends)
+}
+
+/// The number of modes of which nothing tells which run is right.
+pub fn disagreeing(corpus: &Corpus, runs: impl Fn(&Profile) -> &Vec<f32>) -> usize {
+    let disagree = |mode: &&Profile| contradiction(runs(mode)).is_some();
+    corpus.modes.iter().filter(disagree).count()
 }
 
 /// The knobs of every mode of a grid, in the order of the ids.
@@ -69,6 +88,10 @@ mod tests {
         // One run read half of the true value. Two runs do not show which of them is wrong; of three, two agree.
         assert!(!agree([1.0, 2.0], 1.5));
         assert!(agree([1.0, 2.0, 2.0], 2.0));
+        assert_eq!(contradiction(&[1.0]), None);
+        assert_eq!(contradiction(&[2.0, 1.0]), Some([1.0, 2.0]));
+        assert_eq!(contradiction(&[2.0, 1.0, 2.1]), None);
+        assert_eq!(contradiction(&[4.0, 1.0, 2.0]), Some([1.0, 4.0]));
     }
 
     #[test]

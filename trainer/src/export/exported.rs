@@ -7,8 +7,8 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{
-    Axis, Factor, FormatError, Grid, GuardBand, Kind, Knot, ModeId, Model, Prediction, Provenance,
-    Region, Shape, TimeSpread,
+    Axis, Confidence, Factor, FormatError, Grid, GuardBand, Kind, Knot, ModeId, Model, Prediction,
+    Provenance, Region, Shape, TimeSpread,
 };
 
 use super::measured::{self, KnownMode};
@@ -17,11 +17,13 @@ use super::time_spread;
 use super::wgt::{Layers, ModelFile};
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes};
-use crate::learn::expected::{Expected, LeftOut};
-use crate::learn::guard::{Candidate, Error, bands};
+use crate::corpus::units::Units;
+use crate::learn::expected::{Expected, LeftOut, expected_errors};
+use crate::learn::fleet::Spread;
+use crate::learn::guard::{Candidate, Error, bands, others};
 use crate::learn::predictions::{Errors, Predictions, Target};
 
-/// ChaCha stream of the student; the split and the teachers use others.
+/// ChaCha stream of the student.
 const STUDENT_STREAM: u64 = 4;
 
 /// What a model file says of its origin, and its grid.
@@ -41,6 +43,8 @@ pub struct Origin {
     pub minibatch: Option<u32>,
     /// The TPCs of the GPU that were gated, one bit each, if known.
     pub tpc_pg_mask: Option<u32>,
+    /// The units that were profiled.
+    pub units: Units,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Number of modes that were measured for the model.
@@ -58,6 +62,7 @@ impl Origin {
             workload: corpus.workload.clone(),
             minibatch: corpus.feeding.minibatch,
             tpc_pg_mask: corpus.tpc_pg_mask,
+            units: corpus.units.clone(),
             seed: 0,
             modes_used: 0,
         }
@@ -89,6 +94,8 @@ pub struct Exported {
     pub student: Predictions,
     /// ln(measured / predicted) of time and of power, each by a model that has not seen the measurement.
     pub left_out: [Option<Vec<f64>>; 2],
+    /// Expected errors over all modes.
+    pub expected_errors: Errors,
     origin: Origin,
     layers: Layers,
     least_spread: u16,
@@ -96,6 +103,10 @@ pub struct Exported {
     measured: Vec<(ModeId, Prediction)>,
     time_guard: GuardBand,
     power_guard: Option<GuardBand>,
+    /// The power in mW at which a unit's tilt changes nothing.
+    reference_mw: f64,
+    /// By how much other units exceed the guard bands.
+    others: [Vec<Knot>; 2],
 }
 
 /// Largest standard deviation of ln power that a file states: the least range of a spread.
@@ -143,6 +154,7 @@ impl Exported {
             teacher: Predictions::of_logs(&targets),
             student: Predictions::of_logs(&student.log_predictions),
             left_out: [None, None],
+            expected_errors: Errors::default(),
             layers: student.layers,
             least_spread: 0,
             time_spread: TimeSpread::default(),
@@ -153,6 +165,11 @@ impl Exported {
             },
             power_guard: (targets.len() > 1)
                 .then(|| GuardBand::of_deviations([unknown(0)]).expect(sound)),
+            reference_mw: 1.0,
+            others: match targets.len() {
+                1 => [vec![unknown(Factor::ONE.q16())], Vec::new()],
+                _ => [(); 2].map(|()| vec![unknown(Factor::ONE.q16())]),
+            },
         };
         let draft = exported.encode(0, &Errors::default());
         let model = Model::parse(&draft)?;
@@ -173,6 +190,7 @@ impl Exported {
         exported.measured = measured::nearest_to_front(&known, &network, &exported.layers);
         let draft = exported.encode(0, &Errors::default());
         exported.predictions = Predictions::of_model(&Model::parse(&draft)?);
+        exported.find_expected_errors(surface);
         exported.find_guard_bands(surface, &known, &Predictions::of_model(&network));
         exported.bytes = exported.encode(0, &Errors::default());
         Model::parse(&exported.bytes)?;
@@ -197,6 +215,21 @@ impl Exported {
         let wanted: Vec<f64> = wanted.collect();
         self.time_spread = time_spread::fit(&spreads, &wanted, f64::from(model.spread_unit()));
         Ok(())
+    }
+
+    /// The errors that are expected of the teachers, with those of the export on top.
+    fn find_expected_errors(&mut self, surface: &Surface) {
+        let targets = Target::ALL.into_iter().zip(&surface.expected);
+        let board = targets.map(|(target, teacher)| {
+            let file = target.predicted(&self.predictions).into_iter().flatten();
+            let of = |(teacher, file): (&Expected, &f64)| Expected {
+                sd: teacher.sd.hypot(file.ln() - teacher.median),
+                ..*teacher
+            };
+            teacher.iter().zip(file).map(of).collect()
+        });
+        let board: Vec<Vec<Expected>> = board.collect();
+        self.expected_errors = expected_errors(&surface.left_out, &board);
     }
 
     /// Computes the guard bands. `known` is what is known of the measured modes; `network` predicts without
@@ -256,6 +289,14 @@ impl Exported {
             let residuals: Vec<f64> = left_out.iter().enumerate().filter_map(of).collect();
             (!residuals.is_empty()).then_some(residuals)
         });
+        let units = &self.origin.units;
+        if let Some(powers) = surface.expected.get(Target::Power as usize) {
+            let mean = powers.iter().map(|power| power.median).sum::<f64>() / powers.len() as f64;
+            self.reference_mw = units.reference_mw.unwrap_or(mean.exp());
+        }
+        let spreads = Target::ALL.map(|target| Spread::of(units, target, self.reference_mw.ln()));
+        let guards = (&time_guard, power_guard.as_ref());
+        self.others = others(left_out, &offered, guards, spreads.each_ref());
         (self.time_guard, self.power_guard, self.left_out) = (time_guard, power_guard, residuals);
     }
 
@@ -285,23 +326,19 @@ impl Exported {
                 power_error: errors.power_mape.map(hundredths),
             },
             tpc_pg_mask: origin.tpc_pg_mask,
+            units: &origin.units.listed(),
+            reference_mw: self.reference_mw,
+            others: &self.others,
         }
         .encode()
     }
 
-    /// Cross-validated errors on the training modes.
-    pub fn left_out_errors(&self) -> Errors {
-        let mape = |residuals: &Vec<f64>| {
-            let errors = residuals
-                .iter()
-                .map(|residual| 100.0 * ((-residual).exp() - 1.0).abs());
-            errors.sum::<f64>() / residuals.len() as f64
-        };
-        let [time_mape, power_mape] = self.left_out.each_ref().map(|of| of.as_ref().map(mape));
-        Errors {
-            time_mape,
-            power_mape,
-        }
+    /// By how much the guarded power of another unit exceeds that of the units profiled; `None` if the model supports no such
+    /// bound.
+    pub fn other_units_power_ratio(&self, confidence: Confidence) -> Option<f64> {
+        let [_, power] = &self.others;
+        let band = GuardBand::new(power.iter().copied()).ok()?;
+        Some(f64::from(band.margin(confidence).ok()?) / 65_536.0)
     }
 
     /// The guard band of a target; `None` for power in a model of time alone.

@@ -7,6 +7,7 @@ use wattgate_runtime::{LOG_LIMIT, MOST_MEASURED, ModeId, Model, Prediction};
 use crate::export::exported::{LEAST_SPREAD, Surface};
 use crate::export::wgt::Layers;
 use crate::learn::expected::{Expected, Residual};
+use crate::learn::suspects::{Doubt, doubt};
 
 /// Standard deviation of ln time and of ln power from one run of a mode to the next. Repeats agree to
 /// 0.8 and 1.5 % on a TX1 (`data/PROVENANCE.md`), and powers to 0.7 % on an AGX Orin.
@@ -18,19 +19,37 @@ const USUAL_DEVIATIONS: f64 = 1.645;
 /// A measured mode that is slower than the front by more than this, in ln units, is never chosen.
 const MOST_BEHIND: f64 = 0.1;
 
+/// The least deviation that a reading in some doubt gets if it is below what the others say, as a share of the
+/// difference: the others may be right. At a margin of 95 % it spans four fifths of the difference.
+const DOUBT: f64 = 0.5;
+
 /// What a new run of a measured mode is expected to give: ln µs, and ln mW if its power was measured.
 pub type KnownMode = [Option<Expected>; 2];
 
-/// What is known of each measured mode, by its id.
+/// What is known of each measured mode, by its id. A mode that was read once, far from what the others say, is left
+/// out: the sensor may have been read while the workload stood, and such a power would break limits.
 pub fn known(surface: &Surface) -> BTreeMap<usize, KnownMode> {
     let modes = surface.measured.iter().zip(&surface.left_out);
-    let known = modes.map(|(mode, left_out)| {
-        let power = mode.power_mw.zip(left_out.power);
-        let of_power = power.map(|(power, left_out)| combined(power, left_out));
-        (
-            mode.id,
-            [Some(combined(mode.time_us, left_out.time)), of_power],
-        )
+    let known = modes.filter_map(|(mode, left_out)| {
+        let readings = [Some(mode.time_us), mode.power_mw];
+        let residuals = [Some(left_out.time), left_out.power];
+        let mut known = [None; 2];
+        for ((known, reading), residual) in known.iter_mut().zip(readings).zip(residuals) {
+            let Some((reading, residual)) = reading.zip(residual) else {
+                continue;
+            };
+            let Expected { median, sd } = combined(reading, residual);
+            let least = match doubt(mode, residual) {
+                Doubt::None => 0.0,
+                Doubt::Some => DOUBT * (-residual.log).max(0.0),
+                Doubt::Much => return None,
+            };
+            *known = Some(Expected {
+                median,
+                sd: sd.max(least),
+            });
+        }
+        Some((mode.id, known))
     });
     known.collect()
 }
@@ -161,6 +180,42 @@ impl<'a> Units<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus::modes::Known;
+    use crate::learn::expected::LeftOut;
+
+    /// The power is read at some ratio to what the others say; the deviation of what they say is 5 %.
+    #[test]
+    fn a_reading_far_from_what_the_others_say_is_not_known() {
+        let known_at = |ratio: f64, is_confirmed: bool| {
+            let of = |log: f64| Residual { log, sd: 0.05 };
+            let mode = Known {
+                id: 7,
+                knobs: [1; 4],
+                time_us: 1e5,
+                power_mw: Some(1e4 * ratio),
+                is_confirmed,
+            };
+            let surface = Surface {
+                expected: Vec::new(),
+                left_out: vec![LeftOut {
+                    time: of(0.0),
+                    power: Some(of(ratio.ln())),
+                }],
+                measured: vec![mode],
+            };
+            let known = known(&surface).remove(&7)?;
+            known[1].map(|power| power.sd)
+        };
+        let [half, double] = [0.5, 2.0].map(|ratio| known_at(ratio, false));
+        assert_eq!((half, double), (None, None));
+        assert!(known_at(0.5, true).is_some(), "two runs agree");
+        let sure = known_at(1.0, false).expect("known");
+        assert!(sure < 1.5 * REPEAT, "{sure}");
+        // This reading is more than a deviation below what the others say. They may be right, so its band is wide.
+        let low = known_at(0.8, false).expect("known");
+        assert!((low - 0.5 * 1.25_f64.ln()).abs() < 1e-12, "{low}");
+        assert_eq!(known_at(1.25, false), Some(sure), "a higher power is safe");
+    }
 
     #[test]
     fn a_reading_counts_as_much_as_it_is_surer_than_the_others() {

@@ -4,8 +4,9 @@
 //! back through the runtime.
 
 use wattgate_runtime::{
-    Body, CURVES, Crc32, FEATURE_MAP, Grid, GuardBand, HEADER_LEN, INPUTS, MAGIC, MEASURED_LEN,
-    ModeId, Prediction, Provenance, Region, TimeSpread, VERSION, Widths,
+    Body, CURVES, Crc32, FEATURE_MAP, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Knot,
+    LEVEL_UNIT, MAGIC, MEASURED_LEN, ModeId, Prediction, Provenance, Region, TILT_UNIT, TimeSpread,
+    UnitId, VERSION, Widths,
 };
 
 /// One unit of the first layer.
@@ -127,6 +128,13 @@ pub struct ModelFile<'a> {
     pub provenance: Provenance<'a>,
     /// The TPCs of the GPU that were gated on the board, if known.
     pub tpc_pg_mask: Option<u32>,
+    /// At most [`MOST_UNITS`](wattgate_runtime::MOST_UNITS) units that were profiled: levels of time and power, tilt of the
+    /// power.
+    pub units: &'a [(UnitId, [f64; 3])],
+    /// The power in mW at which a unit's tilt changes nothing.
+    pub reference_mw: f64,
+    /// By how much the guarded time and power of other units exceed, for each knot of the guard bands.
+    pub others: &'a [Vec<Knot>; 2],
 }
 
 impl ModelFile<'_> {
@@ -136,6 +144,11 @@ impl ModelFile<'_> {
         let levels = self.layers.level_bytes();
         let measured: Vec<u8> = self.measured.iter().flat_map(measured_bytes).collect();
         let knots = |guard: &GuardBand| guard.knots().iter().copied().collect();
+        let units = unit_bytes(self.units);
+        let [others_time, others_power] = self.others.each_ref().map(|of| {
+            let above = |knot: &Knot| knot.q16 - Factor::ONE.q16();
+            of.iter().map(above).collect()
+        });
         let body = Body {
             axes: self.grid.axes().clone(),
             profiled: self.profiled,
@@ -148,6 +161,10 @@ impl ModelFile<'_> {
             measured: &measured,
             provenance: self.provenance,
             tpc_pg_mask: self.tpc_pg_mask,
+            units: &units,
+            reference_power: (self.reference_mw.round() as u32).max(1),
+            others_time,
+            others_power,
         };
         // All other fields together fit 2048 bytes: the runtime's capacities bound them.
         let names = self.provenance.device.len() + self.provenance.workload.len();
@@ -170,6 +187,25 @@ impl ModelFile<'_> {
         bytes.extend_from_slice(body);
         bytes
     }
+}
+
+/// Units, by ascending id.
+fn unit_bytes(units: &[(UnitId, [f64; 3])]) -> Vec<u8> {
+    let mut sorted = units.to_vec();
+    sorted.sort_by_key(|(id, _)| *id);
+    let bytes = |(id, [time, power, tilt]): (UnitId, [f64; 3])| -> Vec<u8> {
+        // Rounded up: rather too much power or time.
+        let level = |value: f64| ((value / f64::from(LEVEL_UNIT)).ceil() as i16).to_le_bytes();
+        let tilt = (tilt / f64::from(TILT_UNIT)).round() as i8;
+        [
+            &id.0.to_le_bytes()[..],
+            &level(time),
+            &level(power),
+            &tilt.to_le_bytes(),
+        ]
+        .concat()
+    };
+    sorted.into_iter().flat_map(bytes).collect()
 }
 
 fn measured_bytes((mode, at): &(ModeId, Prediction)) -> [u8; MEASURED_LEN] {

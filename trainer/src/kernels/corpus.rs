@@ -25,7 +25,7 @@ use wattgate_kernels::{Call, CallError, Kind, Parameter};
 use crate::corpus::fields::{
     FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, csv_io, kind, name, quantity, text,
 };
-use crate::corpus::{AXIS_COLUMNS, CorpusError, MAX_POWER_MW, MAX_TIME_MS, Problem};
+use crate::corpus::{AXIS_COLUMNS, CorpusError, MAX_TIME_MS, POWERS_MW, Problem};
 
 /// The columns that every file has.
 const REQUIRED: [&str; 5] = ["device", "unit", "kernel", "time_ms", "power_mw"];
@@ -314,8 +314,8 @@ impl Builder {
             }
             knobs[at] = value.unwrap_or(0);
         }
-        let time_ms = quantity(required(3), MAX_TIME_MS, TIME_EXPECTED).map_err(of_field)?;
-        let power_mw = quantity(required(4), MAX_POWER_MW, POWER_EXPECTED).map_err(of_field)?;
+        let time_ms = quantity(required(3), 0.0..MAX_TIME_MS, TIME_EXPECTED).map_err(of_field)?;
+        let power_mw = quantity(required(4), POWERS_MW, POWER_EXPECTED).map_err(of_field)?;
         if time_ms.is_none() && power_mw.is_none() {
             return Err((None, KernelProblem::NotMeasured));
         }

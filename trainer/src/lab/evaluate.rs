@@ -83,6 +83,7 @@ impl Comparison<'_> {
         progress: &ProgressBar,
         look: impl Fn(&TrainedRun<'_>) -> Result<T, LabError> + Sync,
     ) -> Result<Vec<T>, LabError> {
+        Reference::refuse_own(self.references, self.corpus, &[])?;
         for method in self.methods {
             method.prepare(self.references);
         }

@@ -16,7 +16,8 @@ use indicatif::ProgressBar;
 use thiserror::Error;
 
 use crate::lab::evaluate::{Comparison, Evaluation, evaluation, scored};
-use crate::lab::optimize::{Asked, Choosing, Optimization};
+use crate::lab::optimize::{Asked, Choosing, LimitRun, Optimization};
+use crate::learn::reference::OwnReference;
 use crate::learn::split::SplitError;
 use crate::methods::MethodError;
 
@@ -26,26 +27,47 @@ pub enum LabError {
     /// The corpus cannot be split as asked.
     #[error("{0}")]
     Split(#[from] SplitError),
+    /// A reference knows the corpus already, so a method would be scored on what it has seen.
+    #[error("{0}")]
+    Reference(#[from] OwnReference),
     /// A method failed.
     #[error("{0}")]
     Method(#[from] MethodError),
 }
 
 /// Compares methods by their prediction errors and by their choices, as [`evaluate::evaluate`] and
-/// [`optimize::optimize`] do, but trains each method once for both.
+/// [`optimize::optimize`] do with each of `choosing`, but trains each method once for all. A model whose few modes do
+/// not support a confidence leaves all limits unserved.
 pub fn both(
     comparison: &Comparison<'_>,
-    choosing: &Choosing,
+    choosing: &[Choosing],
     progress: &ProgressBar,
-) -> Result<(Evaluation, Optimization), LabError> {
-    let asked = Asked::of(comparison.corpus, choosing)?;
+) -> Result<(Evaluation, Vec<Optimization>), LabError> {
+    let asked: Result<Vec<Asked<'_>>, LabError> = choosing
+        .iter()
+        .map(|choosing| Asked::of(comparison.corpus, choosing))
+        .collect();
+    let asked = asked?;
     let runs = comparison.run(progress, |learned| {
-        Ok((scored(learned), asked.choices(learned)?))
+        let choices: Result<Vec<LimitRun>, LabError> = asked
+            .iter()
+            .map(|asked| asked.choices_if_supported(learned))
+            .collect();
+        Ok((scored(learned), choices?))
     })?;
-    let (scores, choices): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
-    let scores = scores.into_iter().flatten().collect();
+    let mut scores = Vec::new();
+    let mut choices: Vec<Vec<LimitRun>> = asked.iter().map(|_| Vec::new()).collect();
+    for (score, chosen) in runs {
+        scores.extend(score);
+        for (all, run) in choices.iter_mut().zip(chosen) {
+            all.push(run);
+        }
+    }
+    let optimizations = asked.into_iter().zip(&choices);
     Ok((
         evaluation(comparison, scores),
-        asked.optimization(comparison, &choices),
+        optimizations
+            .map(|(asked, runs)| asked.optimization(comparison, runs))
+            .collect(),
     ))
 }

@@ -155,6 +155,15 @@ pub(super) struct LimitRun {
     solutions: Vec<Solution>,
 }
 
+/// Chooses no mode.
+struct NoChoice;
+
+impl Trained for NoChoice {
+    fn propose(&self, _: &Ask<'_>, _: &[Known]) -> Result<Option<Known>, MethodError> {
+        Ok(None)
+    }
+}
+
 /// What is asked of the methods of a comparison.
 pub(super) struct Asked<'a> {
     choosing: &'a Choosing,
@@ -180,6 +189,23 @@ impl<'a> Asked<'a> {
     }
 
     pub fn choices(&self, learned: &TrainedRun<'_>) -> Result<LimitRun, LabError> {
+        self.choices_of(learned, &*learned.trained)
+    }
+
+    /// Like [`Asked::choices`]. A model whose few modes do not support the confidence chooses no mode, so that all
+    /// limits are unserved.
+    pub fn choices_if_supported(&self, learned: &TrainedRun<'_>) -> Result<LimitRun, LabError> {
+        match self.choices(learned) {
+            Err(LabError::Method(MethodError::Guard(_))) => self.choices_of(learned, &NoChoice),
+            choices => choices,
+        }
+    }
+
+    fn choices_of(
+        &self,
+        learned: &TrainedRun<'_>,
+        trained: &dyn Trained,
+    ) -> Result<LimitRun, LabError> {
         let Split {
             used,
             unused,
@@ -199,7 +225,7 @@ impl<'a> Asked<'a> {
                 used,
                 tries: self.choosing.tries,
             };
-            solutions.extend(solve(&*learned.trained, &ask)?);
+            solutions.extend(solve(trained, &ask)?);
         }
         Ok(LimitRun {
             method: learned.method.name(),

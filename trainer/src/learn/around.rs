@@ -3,14 +3,16 @@
 //! Several references are averaged. Each counts as its evidence says: how likely the measured modes are, given
 //! what it states. So a reference of another board takes nothing from one of the same.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::learn::gp::SingularKernel;
-use crate::learn::mean::{MOST_REFERENCES, Place, Scales};
+use crate::learn::mean::{Place, Scales};
 use crate::learn::predictions::Target;
+use wattgate_cli::planning::MOST_REFERENCES;
 
 /// What is stated of a target.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Statement<T> {
     /// ln of the target.
     pub log: T,
@@ -36,7 +38,8 @@ pub struct Around<T> {
 #[derive(Clone, Debug)]
 struct Reference<T> {
     states: Arc<T>,
-    /// The means of its statements over the training modes.
+    /// Its statements on the training modes, and their means.
+    training: Vec<Statement<Vec<f64>>>,
     means: Vec<Statement<f64>>,
     /// Its weights for time and for power. Those of all references sum to one.
     weights: [f64; 2],
@@ -46,18 +49,18 @@ impl<T: States + Clone> Around<T> {
     /// References that count alike, at most [`MOST_REFERENCES`].
     pub fn of(all: &[Arc<T>], scales: &Scales, training: &[[u32; 4]]) -> Self {
         let mean = |of: &Vec<f64>| of.iter().sum::<f64>() / of.len() as f64;
-        let means = |of: Statement<Vec<f64>>| Statement {
+        let means = |of: &Statement<Vec<f64>>| Statement {
             log: mean(&of.log),
             unexplained: mean(&of.unexplained),
         };
-        let reference = |states: &Arc<T>| Reference {
-            states: Arc::clone(states),
-            means: states
-                .state(scales, training)
-                .into_iter()
-                .map(means)
-                .collect(),
-            weights: [0.0; 2],
+        let reference = |states: &Arc<T>| {
+            let training = states.state(scales, training);
+            Reference {
+                states: Arc::clone(states),
+                means: training.iter().map(means).collect(),
+                training,
+                weights: [0.0; 2],
+            }
         };
         let references = all.iter().take(MOST_REFERENCES).map(reference).collect();
         let mut around = Self { references };
@@ -67,14 +70,19 @@ impl<T: States + Clone> Around<T> {
         around
     }
 
-    /// Weights the references of a target by their evidence, which is the likelihood's logarithm with one
+    /// Whether there are several references of a target, which have weights.
+    pub fn are_weighed(&self, target: Target) -> bool {
+        self.stating(target).count() > 1
+    }
+
+    /// Weights several references of a target by their evidence, which is the logarithm of the posterior with one
     /// reference alone.
     pub fn weigh(
         &mut self,
         target: Target,
         evidence: impl Fn(&Self) -> Result<f64, SingularKernel>,
     ) -> Result<(), SingularKernel> {
-        if self.stating(target).count() < 2 {
+        if !self.are_weighed(target) {
             return Ok(());
         }
         let alone = |at: usize| {
@@ -122,9 +130,24 @@ impl<T: States + Clone> Around<T> {
 
     /// The places of some modes, with what the references state of them.
     pub fn places(&self, scales: &Scales, modes: &[[u32; 4]]) -> Vec<Place> {
+        let state = |of: &Reference<T>| Cow::Owned(of.states.state(scales, modes));
+        self.with(state, scales, modes)
+    }
+
+    /// As [`Self::places`], of the training modes, whose statements are known.
+    pub fn places_of_training(&self, scales: &Scales, training: &[[u32; 4]]) -> Vec<Place> {
+        self.with(|of| Cow::Borrowed(&of.training[..]), scales, training)
+    }
+
+    fn with<'a>(
+        &'a self,
+        state: impl Fn(&'a Reference<T>) -> Cow<'a, [Statement<Vec<f64>>]>,
+        scales: &Scales,
+        modes: &[[u32; 4]],
+    ) -> Vec<Place> {
         let mut places: Vec<Place> = modes.iter().map(|&knobs| scales.place(knobs)).collect();
         for (at, reference) in self.references.iter().enumerate() {
-            let statements = reference.states.state(scales, modes);
+            let statements = state(reference);
             let pairs = statements.iter().zip(&reference.means).enumerate();
             for (target, (stated, mean)) in pairs {
                 let weight = reference.weights[target];

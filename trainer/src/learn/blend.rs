@@ -71,22 +71,32 @@ impl<'a> Blend<'a> {
         modes: usize,
         learned: Option<&[f64]>,
     ) -> Vec<(f64, Spec)> {
-        let [plain, physical, stated] = match target {
-            Target::Time => [Mean::Zero, Mean::Time, Mean::TimeOfReference],
-            Target::Power => [Mean::Starved, Mean::Power, Mean::PowerOfReference],
+        let [plain, stated] = match target {
+            Target::Time => [Mean::Zero, Mean::TimeOfReference],
+            Target::Power => [Mean::Starved, Mean::PowerOfReference],
         };
         let spec = |mean| self.spec_of(mean, modes);
+        let physical = self.physical(target, modes);
         let Some(learned) = learned else {
             let physics = self.physics[target as usize];
-            return vec![(1.0 - physics, spec(plain)), (physics, spec(physical))];
+            return vec![(1.0 - physics, spec(plain)), (physics, physical)];
         };
         [
             self.corrected(target, modes, learned),
-            spec(physical),
+            physical,
             spec(stated),
         ]
         .map(|spec| (1.0 / 3.0, spec))
         .to_vec()
+    }
+
+    /// The physical process for a number of training modes, without references.
+    pub(super) fn physical(&self, target: Target, modes: usize) -> Spec {
+        let mean = match target {
+            Target::Time => Mean::Time,
+            Target::Power => Mean::Power,
+        };
+        self.spec_of(mean, modes)
     }
 
     /// The process of corrected physics, near the hyperparameters of references.

@@ -1,7 +1,7 @@
 //! Summaries of predictive distributions, and what measurements deviate from them.
 
 use crate::learn::gp::Normal;
-use crate::learn::predictions::Target;
+use crate::learn::predictions::{Errors, Target};
 
 /// Tolerance of a median, in ln units.
 const MEDIAN_TOLERANCE: f64 = 1e-7;
@@ -105,9 +105,50 @@ impl LeftOut {
     }
 }
 
+/// Estimates the mean absolute errors of predictions over a board, in percent (of logarithms): the mean predicted
+/// deviation over the board, times the mean of |error| / predicted deviation over the measured modes, each predicted
+/// without itself. The mean error of the measured modes alone says less, since a plan measures where a board is hardest
+/// to predict. `board` has one list for time, and one for power if it is known.
+pub fn expected_errors(left_out: &[LeftOut], board: &[Vec<Expected>]) -> Errors {
+    let of = |target: Target| {
+        let residuals = left_out.iter().filter_map(|left_out| left_out.of(target));
+        let deviations: Vec<f64> = residuals
+            .map(|residual| residual.log.abs() / residual.sd)
+            .collect();
+        let board = board.get(target as usize)?;
+        let sd = board.iter().map(|expected| expected.sd).sum::<f64>() / board.len() as f64;
+        let mean = deviations.iter().sum::<f64>() / deviations.len() as f64;
+        (!deviations.is_empty()).then_some(100.0 * sd * mean)
+    };
+    Errors {
+        time_mape: of(Target::Time),
+        power_mape: of(Target::Power),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Residuals of one and of three deviations; the board is half as uncertain as those modes.
+    #[test]
+    fn expected_errors_are_those_of_the_board() {
+        let left_out = [0.1, -0.3].map(|log| LeftOut {
+            time: Residual { log, sd: 0.1 },
+            power: None,
+        });
+        let expected = Expected {
+            median: 7.0,
+            sd: 0.05,
+        };
+        let errors = expected_errors(&left_out, &[vec![expected; 3]]);
+        assert!(errors.time_mape.is_some_and(|it| (it - 10.0).abs() < 1e-9));
+        assert_eq!(errors.power_mape, None);
+        assert_eq!(
+            expected_errors(&[], &[vec![expected; 3]]),
+            Errors::default()
+        );
+    }
 
     #[test]
     fn a_mixture_is_as_wide_as_its_parts_lie_apart() {

@@ -24,6 +24,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use wattgate_runtime::{GuardBand, Knot, MOST_DEVIATIONS};
 
 use crate::learn::expected::{LeftOut, Residual};
+use crate::learn::fleet::Spread;
 use crate::learn::predictions::Target;
 
 /// Confidences of the bands' knots, in units of 1/10,000.
@@ -34,6 +35,9 @@ const Q16: f64 = 65_536.0;
 
 /// The largest margin of a time as a logarithm of the ratio, in a model of time alone.
 const MOST_RATIO: f64 = 5.0;
+
+/// Residuals that stand for all, where a unit is drawn as well: their tails matter less.
+const MOST_RESIDUALS: usize = 64;
 
 /// Resolution of a margin.
 const RESOLUTION: f64 = 1.0 / 8_192.0;
@@ -153,6 +157,79 @@ pub fn bands(left_out: &[LeftOut], offered: &[Offered]) -> (GuardBand, Option<Gu
     }
 }
 
+/// By how much the guarded times and powers of another unit exceed those of the units that were profiled: ratios for the
+/// knots of the [`bands`]. The risk is that of a chosen mode, with a residual of the mode and a draw of the unit.
+pub fn others(
+    left_out: &[LeftOut],
+    offered: &[Offered],
+    (time, power): (&GuardBand, Option<&GuardBand>),
+    units: [&Spread; 2],
+) -> [Vec<Knot>; 2] {
+    let z = Target::ALL.map(|target| few(&standardised(left_out, target)));
+    let both: Option<Vec<[Candidate; 2]>> = offered
+        .iter()
+        .map(|(time, power)| Some([*time, (*power)?]))
+        .collect();
+    let at = |knot: &Knot| f64::from(knot.q16) / Q16;
+    let of_knot = |target: Target, knot: &Knot, place: usize, before: f64| {
+        let of = target as usize;
+        if knot.per_ten_thousand == 5_000 {
+            return 0.0;
+        }
+        let chosen = match (&both, power) {
+            (Some(both), Some(power)) => {
+                // The other target's margin of the same confidence, or of the highest one that it has.
+                let last = |band: &GuardBand| band.knots().last().map_or(0.0, at);
+                let margin = |band: &GuardBand| band.knots().get(place).map_or(last(band), at);
+                chosen(both, [margin(time), margin(power)], target)
+            }
+            _ => any_mode(offered.iter().map(|mode| &mode.0), at(knot).ln()),
+        };
+        let at_most = 1.0 - f64::from(knot.per_ten_thousand) / 1e4;
+        let risk = |ratio: f64| risk_on_others(&z[of], &chosen, units[of], ratio);
+        let found = allowed(at_most, left_out.len()).and_then(|allowed| {
+            let range = (before, MOST_RATIO);
+            least_margin(range, allowed, risk)
+        });
+        found.unwrap_or(MOST_RATIO)
+    };
+    let of_band = |target: Target, band: &GuardBand| {
+        let mut before = 0.0;
+        let knots = band.knots().iter().enumerate();
+        let ratio = |(place, knot): (usize, &Knot)| {
+            before = of_knot(target, knot, place, before);
+            let q16 = (before.exp() * Q16).ceil() as u32;
+            Knot { q16, ..*knot }
+        };
+        knots.map(ratio).collect()
+    };
+    [
+        of_band(Target::Time, time),
+        power.map_or(Vec::new(), |power| of_band(Target::Power, power)),
+    ]
+}
+
+/// As [`risk`], with margins increased by the logarithm of a ratio, on another unit.
+fn risk_on_others(z: &[f64], chosen: &[Chosen], unit: &Spread, ratio: f64) -> f64 {
+    let of = |at: &Chosen| {
+        let left = at.margin + ratio - at.error.offset;
+        let exceed = z.iter().map(|z| {
+            let by_residual = z * at.error.sd;
+            unit.exceeds(left - by_residual, at.log) + unit.exceeds(left + by_residual, at.log)
+        });
+        at.share * exceed.sum::<f64>()
+    };
+    chosen.iter().map(of).sum::<f64>() / (2 * z.len()) as f64
+}
+
+/// At most [`MOST_RESIDUALS`] of some ascending residuals, evenly spread.
+fn few(z: &[f64]) -> Vec<f64> {
+    let kept = z.len().min(MOST_RESIDUALS);
+    (0..kept)
+        .map(|at| z[(2 * at + 1) * z.len() / (2 * kept)])
+        .collect()
+}
+
 /// The number of deviations that a new residual exceeds with at most this risk, above 0, by the same rule as
 /// [`bands`]. Where the n residuals are too few for the risk, it is the largest of them times a ratio of
 /// quantiles of Student's distribution with n degrees of freedom: at the risk, over that at the least risk
@@ -200,6 +277,8 @@ fn allowed(risk: f64, n: usize) -> Option<f64> {
 /// A chosen mode: what is expected of it, how far it may exceed its prediction, and for which share
 /// of the limits it is chosen.
 struct Chosen {
+    /// The predicted logarithm.
+    log: f64,
     error: Error,
     margin: f64,
     share: f64,
@@ -212,6 +291,7 @@ fn risk(z: &[f64], chosen: &[Chosen]) -> f64 {
                   error,
                   margin,
                   share,
+                  ..
               }: &Chosen| {
         let least = (margin - error.offset) / error.sd;
         let above = |least: f64| z.len() - z.partition_point(|&z| z <= least);
@@ -254,6 +334,7 @@ fn any_mode<'a>(
 ) -> Vec<Chosen> {
     let share = 1.0 / offered.len() as f64;
     let one = |at: &Candidate| Chosen {
+        log: at.log,
         error: at.error,
         margin: deviations * at.spread,
         share,
@@ -275,6 +356,7 @@ fn chosen(offered: &[[Candidate; 2]], deviations: [f64; 2], target: Target) -> V
         }
     };
     let describe = |(mode, share): (&&[Candidate; 2], f64)| Chosen {
+        log: mode[of].log,
         error: mode[of].error,
         margin: deviations[of] * mode[of].spread,
         share,

@@ -5,6 +5,7 @@
 //! boards. The coefficients are hyperparameters, fitted together with those of the kernel.
 //! [`Priors`](crate::learn::priors::Priors) says what other corpora have taught of them.
 
+use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::{Axis, Grid};
 
 use crate::learn::standard::Standard;
@@ -16,9 +17,6 @@ const BOX_COX: f64 = -0.25;
 /// Number of kernel hyperparameters, which precede those of the mean. All are logarithms: of four length scales,
 /// of the amplitudes of the smooth part, of the linear part and of the part of single clocks, and of the noise.
 pub const KERNEL: usize = 8;
-
-/// Maximum number of references of a transfer.
-pub const MOST_REFERENCES: usize = 8;
 
 /// The inputs of a mode to the kernel and the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]

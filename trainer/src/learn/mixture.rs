@@ -21,8 +21,19 @@ pub(super) const FOLDS: usize = 10;
 /// What the samples of a process predict at one place, with the share of each.
 type Samples = Vec<(f64, Normal)>;
 
+/// The training modes of a fold by index, with what each process predicts of them.
+type OfFold = Vec<(usize, Vec<Samples>)>;
+
 /// The place of the physical process among the parts.
 const PHYSICAL: usize = 1;
+
+/// The places of a fold, one for each training mode.
+pub(super) struct PlacesOfFold {
+    /// Those of the training; `None` where they are those of the fit.
+    pub training: Option<Vec<Place>>,
+    /// Those to predict.
+    pub predicted: Vec<Place>,
+}
 
 /// A mixture of Gaussian processes for the logarithm of one target.
 #[derive(Clone, Debug)]
@@ -131,39 +142,52 @@ impl Mixture {
         }
     }
 
-    /// Predicts the training modes. Each is predicted by the teacher of its fold, which was trained without
-    /// it. `modes` has the index of each mode in the fit, and `places` the place to predict. With `stacking`
-    /// the predictions decide on the weights of the processes.
+    /// Predicts each training mode by a mixture that was learned again without the modes of its fold. `modes` has the
+    /// index of each mode in the fit of the teachers. `places` gives those of a fold: of the training, if they differ
+    /// from those of the fit, and to predict. With `stacking` the predictions decide on the weights of the processes.
+    /// Keeps the predictions of a fold, not its mixture, which needs memory for the square of the modes.
     pub(super) fn leave_out(
         &mut self,
-        folds: &[Self],
         modes: &[usize],
-        places: &[Place],
+        places: impl Fn(usize) -> PlacesOfFold + Sync,
         stacking: Option<f64>,
-    ) -> Vec<Expected> {
-        let pairs = modes.iter().zip(places);
-        let of = |(at, place): (&usize, &Place)| {
-            let fold = &folds[at % FOLDS];
-            fold.predictions(&[*place]).each(0)
+        seed: u64,
+    ) -> Result<Vec<Expected>, SingularKernel> {
+        let of_fold = |fold: usize| {
+            let is_of_fold = |at: usize| modes[at] % FOLDS == fold;
+            let members: Vec<usize> = (0..modes.len()).filter(|&at| is_of_fold(at)).collect();
+            if members.is_empty() {
+                return Ok(Vec::new());
+            }
+            let places = places(fold);
+            let others = self.without(is_of_fold, places.training.as_deref(), (seed, fold))?;
+            let predicted = |at: usize| (at, others.predictions(&[places.predicted[at]]).each(0));
+            Ok(members.into_iter().map(predicted).collect())
         };
-        let left_out: Vec<Vec<Samples>> = pairs.map(of).collect();
+        let folds: Result<Vec<OfFold>, SingularKernel> =
+            (0..FOLDS).into_par_iter().map(of_fold).collect();
+        let mut left_out = vec![Vec::new(); modes.len()];
+        for (at, parts) in folds?.into_iter().flatten() {
+            left_out[at] = parts;
+        }
         if let Some(prior) = stacking {
             self.stack(&left_out, prior);
         }
-        left_out.iter().map(|parts| self.blended(parts)).collect()
+        Ok(left_out.iter().map(|parts| self.blended(parts)).collect())
     }
 
     /// Learns again without the training modes of a fold. `is_of_fold` marks them by index.
-    pub(super) fn without(
+    fn without(
         &self,
         is_of_fold: impl Fn(usize) -> bool + Copy,
+        places: Option<&[Place]>,
         (seed, fold): (u64, usize),
     ) -> Result<Self, SingularKernel> {
         let one = |(at, (weight, process)): (usize, &(f64, Process))| {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             // Streams 1 to 3 are those of the fit.
             random.set_stream((4 * (fold + 1) + at) as u64);
-            Ok((*weight, process.without(is_of_fold, &mut random)?))
+            Ok((*weight, process.without(is_of_fold, places, &mut random)?))
         };
         let parts = self.parts.iter().enumerate().map(one);
         let parts: Result<Vec<_>, SingularKernel> = parts.collect();
@@ -292,7 +316,9 @@ mod tests {
         let processes = blend.processes(Target::Time, places.len(), None);
         let all = Mixture::fit(&processes, &places, &targets, Some(&random));
         let all = all.expect("regular");
-        let fewer = all.without(|at| at % FOLDS == 0, (1, 0)).expect("regular");
+        let fewer = all
+            .without(|at| at % FOLDS == 0, None, (1, 0))
+            .expect("regular");
         for mixture in [&all, &fewer] {
             let parts = mixture.predictions(&places[..1]).each(0);
             for (part, (_, process)) in parts.iter().zip(&mixture.parts) {

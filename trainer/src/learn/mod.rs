@@ -14,11 +14,13 @@
 //! | What is predicted for every mode, and how far is it off? | [`predictions`] |
 //! | Which reading contradicts all others? | [`suspects`] |
 //! | How far may a measurement exceed its prediction? | [`guard`] |
+//! | How do units of a board differ? | [`fleet`] |
 
 pub mod around;
 pub mod blend;
 pub mod expected;
 pub mod families;
+pub mod fleet;
 pub mod forecast;
 pub mod gp;
 pub mod guard;

@@ -2,8 +2,13 @@
 //!
 //! The value of a mode is the reduction of the mean predictive variance over the board that its
 //! measurement would bring (Seo et al. 2000, "active learning Cohn"). The first [`FIRST`] modes
-//! are chosen with the prior alone. After that, one process per target, refitted after each
-//! measurement, values the candidates.
+//! are chosen with the prior of a smooth surface alone. After that, the teachers' physical process of each
+//! target, refitted after each measurement, values the candidates. On full factorials its modes leave smaller
+//! errors than those of a process without physics, and than those of all processes of the teachers.
+//!
+//! Under a limit a process without physics values them. Physics learns most at the edge of what a forecast
+//! allows, and there a forecast is most often wrong: in one of nine simulated cases a mode drew 19 % more than
+//! the limit.
 //!
 //! Every mode serves the accuracy over the whole board. Measuring at the expected Pareto front
 //! instead makes the errors larger, and a plan for one power limit has [`promise`].
@@ -13,12 +18,12 @@ use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 use crate::corpus::modes::Known;
-use crate::learn::expected::{Expected, Residual};
+use crate::learn::blend::Blend;
+use crate::learn::expected::Expected;
 use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
-use crate::learn::teacher::Teachers;
 
 /// Number of modes chosen before the first measurement.
 pub const FIRST: usize = 8;
@@ -71,8 +76,11 @@ pub fn next(
     count: usize,
     random: &mut ChaCha8Rng,
 ) -> Result<Vec<usize>, SingularKernel> {
-    let board = Board::of(scales, offered);
-    let mut processes = fitted(scales, priors, measured)?;
+    if measured.is_empty() {
+        return first(scales, priors, offered, count, random);
+    }
+    let mut board = Board::of(scales, offered);
+    let mut processes = physical(scales, priors, measured, &mut board.places)?;
     let unmeasured = |knobs: &[u32; 4]| measured.iter().all(|mode| mode.knobs != *knobs);
     let mut free: Vec<bool> = offered.iter().map(unmeasured).collect();
     let mut chosen = Vec::new();
@@ -93,7 +101,7 @@ pub fn next(
 
 /// Chooses one more mode, of those that are `free`. Its worth is that for all of `offered`. The
 /// prior alone decides on the first [`FIRST`] modes, as in [`first`]: measurements near each other
-/// say little about the length scales.
+/// say little about the length scales. This is for modes within a limit.
 pub fn next_of(
     scales: &Scales,
     priors: &Priors,
@@ -111,12 +119,12 @@ pub fn next_of(
         let prior = Process::unmeasured(&priors.spec(Mean::Zero), &places)?;
         return Ok(board.best(&[prior], free, None, random));
     }
-    let processes = fitted(scales, priors, measured)?;
+    let processes = smooth(scales, priors, measured)?;
     Ok(board.best(&processes, free, None, random))
 }
 
-/// One process for each target that was measured.
-fn fitted(
+/// A process without physics for each target that was measured.
+fn smooth(
     scales: &Scales,
     priors: &Priors,
     measured: &[Known],
@@ -130,6 +138,39 @@ fn fitted(
         (!places.is_empty()).then(|| Process::fit_map(&spec, &places, &logs))
     };
     Target::ALL.into_iter().filter_map(fit).collect()
+}
+
+/// The physical process of each target that was measured. Enters the expected times into `offered`, from which the
+/// power follows. There is at least one mode.
+fn physical(
+    scales: &Scales,
+    priors: &Priors,
+    measured: &[Known],
+    offered: &mut [Place],
+) -> Result<Vec<Process>, SingularKernel> {
+    let blend = Blend::any_board(priors);
+    let mut places: Vec<Place> = measured
+        .iter()
+        .map(|mode| scales.place(mode.knobs))
+        .collect();
+    let logs: Vec<f64> = measured.iter().map(|mode| mode.time_us.ln()).collect();
+    let time = Process::fit_map(&blend.physical(Target::Time, logs.len()), &places, &logs)?;
+    for (place, log) in places.iter_mut().zip(&logs) {
+        place.log_time = log - time.level();
+    }
+    let expected = time.means(offered).swap_remove(0);
+    for (place, log) in offered.iter_mut().zip(expected) {
+        place.log_time = log - time.level();
+    }
+    let with_power = measured.iter().zip(places);
+    let with_power = with_power.filter_map(|(mode, place)| Some((place, mode.power_mw?.ln())));
+    let (places, powers): (Vec<Place>, Vec<f64>) = with_power.unzip();
+    let mut processes = vec![time];
+    if !powers.is_empty() {
+        let spec = blend.physical(Target::Power, powers.len());
+        processes.push(Process::fit_map(&spec, &places, &powers)?);
+    }
+    Ok(processes)
 }
 
 /// Chooses `count` modes one by one; each choice sees the measurements of those before. Returns
@@ -213,29 +254,4 @@ pub fn promise(ln_limit: f64, best: f64, time: &Expected, power: &Expected) -> f
     let ahead = (best - time.median) / time.sd;
     let gain = time.sd * (ahead * standard.cdf(ahead) + standard.pdf(ahead));
     standard.cdf(margin) * gain
-}
-
-/// Estimates the mean absolute percentage error of time and of power over a board: the average of
-/// the error on the training modes, each left out in turn, and of that error scaled to the predicted
-/// standard deviations over the board. Intended to err on the high side.
-pub fn expected_error(teachers: &Teachers, board: &[[u32; 4]]) -> [Option<f64>; 2] {
-    let left_out = teachers.left_out();
-    let elsewhere = teachers.predict(board);
-    Target::ALL.map(|target| {
-        let residuals: Vec<Residual> = left_out
-            .iter()
-            .filter_map(|left_out| left_out.of(target))
-            .collect();
-        let sds = elsewhere
-            .get(target as usize)?
-            .iter()
-            .map(|expected| expected.sd);
-        let sd = sds.sum::<f64>() / board.len() as f64;
-        let mean = |of: fn(&Residual) -> f64| {
-            residuals.iter().map(of).sum::<f64>() / residuals.len() as f64
-        };
-        let here = mean(|residual| residual.log.abs());
-        let there = sd * mean(|residual| residual.log.abs() / residual.sd);
-        Some(100.0 * f64::midpoint(here, there))
-    })
 }

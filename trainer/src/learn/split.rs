@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::corpus::Corpus;
-use crate::corpus::modes::{Known, profiled};
+use crate::corpus::modes::{Known, disagreeing, profiled};
 use crate::learn::gp::SingularKernel;
 use crate::learn::mean::Scales;
 use crate::learn::plan;
@@ -77,14 +77,19 @@ impl fmt::Display for Amount {
 /// Why a corpus cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SplitError {
-    /// Fewer than [`MIN_MODES`] modes have a time.
-    #[error("only {found} distinct modes have a time; at least {MIN_MODES} are needed")]
-    TooFewModes { found: usize },
-    /// The corpus has powers, but fewer than [`MIN_MODES`] training modes have one.
+    /// Fewer than [`MIN_MODES`] modes have a time. `without` is the number of modes whose runs disagree.
     #[error(
-        "only {found} of the modes to train on have a power; at least {MIN_MODES} are needed, or none for a model of time alone"
+        "only {found} distinct modes have a time; at least {MIN_MODES} are needed{}",
+        measure_again(*.without)
     )]
-    TooFewPowers { found: usize },
+    TooFewModes { found: usize, without: usize },
+    /// The corpus has powers, but fewer than [`MIN_MODES`] training modes have one. `without` is the number of modes
+    /// whose runs of the power disagree.
+    #[error(
+        "only {found} of the modes to train on have a power; at least {MIN_MODES} are needed, or none for a model of time alone{}",
+        measure_again(*.without)
+    )]
+    TooFewPowers { found: usize, without: usize },
     /// The corpus has fewer modes than asked for, or fewer than [`MIN_MODES`] were asked for.
     #[error(
         "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
@@ -96,6 +101,14 @@ pub enum SplitError {
     /// Every mode is a training mode, so none is left to score.
     #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
     NothingHeldOut { available: usize },
+}
+
+/// What an error says of modes whose runs disagree.
+pub(super) fn measure_again(modes: usize) -> String {
+    match modes {
+        0 => String::new(),
+        _ => format!("; the runs of {modes} more disagree: measure those again"),
+    }
 }
 
 /// A training set and a held-out set.
@@ -137,7 +150,10 @@ impl Split {
         let mut known = profiled(corpus);
         let available = known.len();
         if available < MIN_MODES {
-            return Err(SplitError::TooFewModes { found: available });
+            return Err(SplitError::TooFewModes {
+                found: available,
+                without: disagreeing(corpus, |mode| &mode.times),
+            });
         }
         let asked = amount.of(available);
         if !(MIN_MODES..=available).contains(&asked) {
@@ -154,10 +170,10 @@ impl Split {
             known.extend(rest.into_iter().flatten());
         }
         let unused = known.split_off(asked);
-        let has_power = |modes: &[Known]| modes.iter().filter(|m| m.power_mw.is_some()).count();
-        let found = has_power(&known);
-        if found < MIN_MODES && found + has_power(&unused) + has_power(&held_out) > 0 {
-            return Err(SplitError::TooFewPowers { found });
+        let found = known.iter().filter(|mode| mode.power_mw.is_some()).count();
+        if found < MIN_MODES && corpus.modes.iter().any(|mode| !mode.powers.is_empty()) {
+            let without = disagreeing(corpus, |mode| &mode.powers);
+            return Err(SplitError::TooFewPowers { found, without });
         }
         Ok(Self {
             used: known,

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rayon::join;
 use rayon::prelude::*;
 use wattgate_runtime::Grid;
 
@@ -20,7 +19,7 @@ use crate::learn::blend::Blend;
 use crate::learn::expected::{Expected, LeftOut};
 use crate::learn::gp::{Process, SingularKernel};
 use crate::learn::mean::{Place, Scales};
-use crate::learn::mixture::{FOLDS, Mixture};
+use crate::learn::mixture::{FOLDS, Mixture, PlacesOfFold};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
 
@@ -55,7 +54,7 @@ impl Teachers {
         seed: u64,
     ) -> Result<Self, SingularKernel> {
         let mut teachers = Self::fit_alone(grid, used, references, blend, seed)?;
-        teachers.cross_validate(blend.stacking(!references.is_empty()), seed)?;
+        teachers.cross_validate(used, blend, seed)?;
         Ok(teachers)
     }
 
@@ -83,50 +82,25 @@ impl Teachers {
         blend: &Blend<'_>,
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
-        let used = &used[..used.len().min(MAX_TRAINING_MODES)];
         let scales = Scales::of(grid);
-        let knobs: Vec<[u32; 4]> = used.iter().map(|mode| mode.knobs).collect();
-        let logs: Vec<f64> = used.iter().map(|mode| mode.time_us.ln()).collect();
-        let centre = logs.iter().sum::<f64>() / logs.len() as f64;
-        let powered: Vec<usize> = (0..used.len())
-            .filter(|&at| used[at].power_mw.is_some())
-            .collect();
-        let logs_of_power: Vec<f64> = used
-            .iter()
-            .filter_map(|mode| Some(mode.power_mw?.ln()))
-            .collect();
-        let places_of_power = |places: &[Place]| -> Vec<Place> {
-            let of = |&at: &usize| measured(places[at], &used[at], centre);
-            powered.iter().map(of).collect()
+        let training = Training::of(used);
+        let mut around = Around::of(references, &scales, &training.knobs);
+        training.weigh(&mut around, &scales, blend, |_| true)?;
+        let process = |target: Target, places: &[Place]| {
+            let learned = around.hyperparameters(target);
+            let processes = blend.processes(target, places.len(), learned.as_deref());
+            let logs = training.logs(target);
+            Mixture::fit(&processes, places, &logs, random)
         };
-        let mut around = Around::of(references, &scales, &knobs);
-        for target in Target::ALL {
-            let evidence = |around: &Around<Self>| {
-                let places = around.places(&scales, &knobs);
-                let (places, logs) = match target {
-                    Target::Time => (places, &logs),
-                    Target::Power => (places_of_power(&places), &logs_of_power),
-                };
-                let learned = around.hyperparameters(target).unwrap_or_default();
-                let spec = blend.corrected(target, places.len(), &learned);
-                Ok(Process::fit_map(&spec, &places, logs)?.log_posterior())
-            };
-            around.weigh(target, evidence)?;
-        }
-        let processes = |target: Target, modes: usize| {
-            blend.processes(target, modes, around.hyperparameters(target).as_deref())
-        };
-        let places = around.places(&scales, &knobs);
-        let time = Mixture::fit(&processes(Target::Time, used.len()), &places, &logs, random)?;
-        let power = match powered.len() {
+        let places = around.places_of_training(&scales, &training.knobs);
+        let time = process(Target::Time, &places)?;
+        let power = match training.powered.len() {
             0 => None,
-            modes => Some(Mixture::fit(
-                &processes(Target::Power, modes),
-                &places_of_power(&places),
-                &logs_of_power,
-                random,
-            )?),
+            _ => Some(process(Target::Power, &training.with_times(&places))?),
         };
+        let Training {
+            centre, powered, ..
+        } = training;
         Ok(Self {
             scales,
             time,
@@ -168,30 +142,27 @@ impl Teachers {
     }
 
     /// Cross-validation: [`FOLDS`] times all processes and their hyperparameters are learned again
-    /// without a part of the modes. The processes are weighted by the result if `stacking` says so. A
-    /// power is predicted from the predicted time.
-    fn cross_validate(&mut self, stacking: Option<f64>, seed: u64) -> Result<(), SingularKernel> {
-        let of = |fold: usize| {
-            let time = || self.time.without(|at| at % FOLDS == fold, (seed, fold));
-            let is_of_fold = |at: usize| self.powered[at] % FOLDS == fold;
-            let power = || {
-                let power = self.power.as_ref();
-                power
-                    .map(|power| power.without(is_of_fold, (seed, fold)))
-                    .transpose()
-            };
-            let (time, power) = join(time, power);
-            Ok((time?, power?))
-        };
-        let count = self.time.places().len();
-        let folds = (0..FOLDS.min(count)).into_par_iter().map(of);
-        let (times, powers): (Vec<Mixture>, Vec<Option<Mixture>>) = folds
-            .collect::<Result<Vec<_>, SingularKernel>>()?
-            .into_iter()
-            .unzip();
-        let modes: Vec<usize> = (0..count).collect();
+    /// without a part of the modes, and several references are weighed again. Where the blend asks for stacking, the
+    /// result decides on the weights of the processes. The power of a mode is predicted from its predicted time.
+    fn cross_validate(
+        &mut self,
+        used: &[Known],
+        blend: &Blend<'_>,
+        seed: u64,
+    ) -> Result<(), SingularKernel> {
+        let stacking = Target::ALL.map(|target| {
+            let is_transfer = self.around.hyperparameters(target).is_some();
+            blend.stacking(is_transfer)
+        });
+        let training = Training::of(used);
+        let of_folds = self.places_of_folds(&training, blend)?;
+        let modes: Vec<usize> = (0..self.time.places().len()).collect();
         let places = self.time.places().to_vec();
-        let time = self.time.leave_out(&times, &modes, &places, stacking);
+        let of_fold = |fold: usize| PlacesOfFold {
+            predicted: of_folds[fold].as_ref().unwrap_or(&places).clone(),
+            training: of_folds[fold].clone(),
+        };
+        let time = self.time.leave_out(&modes, of_fold, stacking[0], seed)?;
         let mut left_out: Vec<LeftOut> = time
             .iter()
             .zip(self.time.targets())
@@ -201,12 +172,17 @@ impl Teachers {
             })
             .collect();
         if let Some(mut power) = self.power.take() {
-            let pairs = self.powered.iter().zip(power.places());
-            let places: Vec<Place> = pairs
-                .map(|(&at, place)| self.before(*place, &time[at]))
-                .collect();
-            let folds: Vec<Mixture> = powers.into_iter().flatten().collect();
-            let expected = power.leave_out(&folds, &self.powered, &places, stacking);
+            let of_fit = power.places().to_vec();
+            let of_fold = |fold: usize| {
+                let training = of_folds[fold].as_ref().map(|of| training.with_times(of));
+                let places = training.as_ref().unwrap_or(&of_fit).iter();
+                let predicted = |(&at, place): (&usize, &Place)| self.before(*place, &time[at]);
+                PlacesOfFold {
+                    predicted: self.powered.iter().zip(places).map(predicted).collect(),
+                    training,
+                }
+            };
+            let expected = power.leave_out(&self.powered, of_fold, stacking[1], seed)?;
             let pairs = self.powered.iter().zip(&expected).zip(power.targets());
             for ((&at, expected), target) in pairs {
                 left_out[at].power = Some(expected.residual(target));
@@ -215,6 +191,26 @@ impl Teachers {
         }
         self.left_out = left_out;
         Ok(())
+    }
+
+    /// For each fold, the places of all training modes if several references are weighed without the fold's modes.
+    /// Weights that knew these modes would make the fold's errors too small. `None` where there is nothing to weigh.
+    fn places_of_folds(
+        &self,
+        training: &Training<'_>,
+        blend: &Blend<'_>,
+    ) -> Result<Vec<Option<Vec<Place>>>, SingularKernel> {
+        let of_fold = |fold: usize| {
+            if !Target::ALL.iter().any(|of| self.around.are_weighed(*of)) {
+                return Ok(None);
+            }
+            let mut around = self.around.clone();
+            training.weigh(&mut around, &self.scales, blend, |at| at % FOLDS != fold)?;
+            Ok(Some(
+                around.places_of_training(&self.scales, &training.knobs),
+            ))
+        };
+        (0..FOLDS).into_par_iter().map(of_fold).collect()
     }
 
     /// A place of the power's processes for a mode whose time is predicted.
@@ -285,6 +281,71 @@ impl States for Teachers {
 
     fn hyperparameters(&self, target: Target) -> Option<Vec<f64>> {
         self.of(target).and_then(Mixture::hyperparameters)
+    }
+}
+
+/// The training modes of teachers.
+struct Training<'a> {
+    used: &'a [Known],
+    knobs: Vec<[u32; 4]>,
+    /// The mean ln time.
+    centre: f64,
+    /// Indices of the modes with a power.
+    powered: Vec<usize>,
+}
+
+impl<'a> Training<'a> {
+    fn of(used: &'a [Known]) -> Self {
+        let used = &used[..used.len().min(MAX_TRAINING_MODES)];
+        let times = used.iter().map(|mode| mode.time_us.ln());
+        Self {
+            used,
+            knobs: used.iter().map(|mode| mode.knobs).collect(),
+            centre: times.sum::<f64>() / used.len() as f64,
+            powered: (0..used.len())
+                .filter(|&at| used[at].power_mw.is_some())
+                .collect(),
+        }
+    }
+
+    /// ln of a target, of the modes that have it.
+    fn logs(&self, target: Target) -> Vec<f64> {
+        let measured = self.used.iter().filter_map(|mode| target.measured(mode));
+        measured.map(f64::ln).collect()
+    }
+
+    /// The places of the power's processes for the measured times.
+    fn with_times(&self, places: &[Place]) -> Vec<Place> {
+        let of = |&at: &usize| measured(places[at], &self.used[at], self.centre);
+        self.powered.iter().map(of).collect()
+    }
+
+    /// Weights references by their evidence on the modes that are kept.
+    fn weigh(
+        &self,
+        around: &mut Around<Teachers>,
+        scales: &Scales,
+        blend: &Blend<'_>,
+        is_kept: impl Fn(usize) -> bool,
+    ) -> Result<(), SingularKernel> {
+        for target in Target::ALL {
+            let evidence = |around: &Around<Teachers>| {
+                let places = around.places_of_training(scales, &self.knobs);
+                let (modes, places): (Vec<usize>, Vec<Place>) = match target {
+                    Target::Time => ((0..self.used.len()).collect(), places),
+                    Target::Power => (self.powered.clone(), self.with_times(&places)),
+                };
+                let all = modes.iter().zip(places).zip(self.logs(target));
+                let kept = all.filter(|((at, _), _)| is_kept(**at));
+                let (places, logs): (Vec<Place>, Vec<f64>) =
+                    kept.map(|((_, place), log)| (place, log)).unzip();
+                let learned = around.hyperparameters(target).unwrap_or_default();
+                let spec = blend.corrected(target, places.len(), &learned);
+                Ok(Process::fit_map(&spec, &places, &logs)?.log_posterior())
+            };
+            around.weigh(target, evidence)?;
+        }
+        Ok(())
     }
 }
 

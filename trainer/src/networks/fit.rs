@@ -21,6 +21,7 @@ use wattgate_runtime::{Axis, FormatError, Grid, Region, Shape};
 use super::compose::{ComposeError, Composed, Composer, Factors, Predicted};
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes, profiled};
+use crate::corpus::units::Units;
 use crate::export::exported::{Exported, Origin, Surface};
 use crate::kernels::models::{KernelModels, UnitError};
 use crate::learn::expected::{Expected, LeftOut, Residual};
@@ -502,6 +503,7 @@ pub fn fit(
         workload: options.workload.to_owned(),
         minibatch: Some(options.batch),
         tpc_pg_mask: corpus.and_then(|corpus| corpus.tpc_pg_mask),
+        units: corpus.map_or(Units::one(None), |corpus| corpus.units.clone()),
         seed: options.seed,
         modes_used: surface.measured.len() as u16,
     };

@@ -133,7 +133,7 @@ impl Random {
             })
             .collect();
         let path = folder.join("fed.csv");
-        let text = fed_csv(&self.board, &self.workload.name, &runs);
+        let text = fed_csv(&self.board, &self.unit, &self.workload.name, &runs);
         std::fs::write(&path, text).expect("the folder can be written to");
         let fed = Corpus::read_fed(&path, Blank::Defect, &ProgressBar::hidden());
         let advice = advise(&fed.expect("a corpus"), self.limit_w, 1)?;

@@ -1,6 +1,7 @@
 //! `plan --ask-tell`: the protocol, and the safety of a plan under a power limit on simulated
 //! boards.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
@@ -124,7 +125,7 @@ const LOWEST: [u32; 4] = [1, 400_000, 300_000, 800_000];
 
 #[test]
 fn without_a_limit_the_modes_are_those_of_plan() {
-    let mut planner = Planner::with(&json!({"version": 1, "axes": axes(), "modes": 10, "seed": 4}));
+    let mut planner = Planner::with(&json!({"version": 2, "axes": axes(), "modes": 10, "seed": 4}));
     let mut asked = Vec::new();
     for measured in 1..=10 {
         let mode = planner.asked();
@@ -152,13 +153,29 @@ fn without_a_limit_the_modes_are_those_of_plan() {
 
 #[test]
 fn the_nearest_of_the_first_modes_comes_first() {
-    let mut planner = Planner::with(&json!({"version": 1, "axes": axes(), "modes": 8}));
+    let mut planner = Planner::with(&json!({"version": 2, "axes": axes(), "modes": 8}));
     let lowest = planner.send(&json!({"ask": {"current": mode(LOWEST)}}));
-    let mut planner = Planner::with(&json!({"version": 1, "axes": axes(), "modes": 8}));
+    let mut planner = Planner::with(&json!({"version": 2, "axes": axes(), "modes": 8}));
     let highest = mode([4, 1_600_000, 900_000, 1_600_000]);
     let highest = planner.send(&json!({"ask": {"current": highest}}));
     let [low, high] = [lowest, highest].map(|answer| knobs(&answer["measure"]["mode"]));
     assert!(low.iter().zip(high).all(|(low, high)| *low <= high) && low != high);
+}
+
+/// A board that refuses each of the first modes still gets others.
+#[test]
+fn a_plan_of_which_all_first_modes_are_excluded_goes_on() {
+    let mut planner = Planner::with(&json!({"version": 2, "axes": axes(), "modes": 10}));
+    let mut asked = HashSet::new();
+    for _ in 0..12 {
+        let answer = planner.send(&json!({"ask": {}}));
+        let mode = &answer["measure"]["mode"];
+        assert!(mode.is_object(), "{answer}");
+        assert!(asked.insert(mode.to_string()), "{mode} again");
+        let answer = planner.send(&json!({"exclude": {"mode": mode}}));
+        assert!(answer["excluded"].is_object(), "{answer}");
+    }
+    planner.end();
 }
 
 #[test]
@@ -169,7 +186,7 @@ fn excluded_modes_are_not_asked_for() {
         "gpu_khz": [300_000, 600_000],
         "emc_khz": [800_000, 1_600_000],
     });
-    let mut planner = Planner::with(&json!({"version": 1, "axes": axes, "modes": 24}));
+    let mut planner = Planner::with(&json!({"version": 2, "axes": axes, "modes": 24}));
     let refused = planner.asked();
     let one = json!({"exclude": {"mode": refused}});
     assert_eq!(planner.send(&one), json!({"excluded": {"modes": 1}}));
@@ -200,7 +217,7 @@ fn excluded_modes_are_not_asked_for() {
 #[test]
 fn a_plan_under_a_limit_starts_at_the_lowest_mode_and_stays_within() {
     let limit_mw = 4_000.0;
-    let start = json!({"version": 1, "axes": axes(), "modes": 12, "limit_mw": limit_mw,
+    let start = json!({"version": 2, "axes": axes(), "modes": 12, "limit_mw": limit_mw,
         "seed": 2, "workload": "job", "device": "board"});
     let mut planner = Planner::with(&start);
     let first = planner.send(&json!({"ask": {}}));
@@ -224,7 +241,7 @@ fn a_plan_under_a_limit_starts_at_the_lowest_mode_and_stays_within() {
 
 #[test]
 fn a_limit_below_the_lowest_mode_ends_the_plan() {
-    let start = json!({"version": 1, "axes": axes(), "modes": 12, "limit_mw": 1_000});
+    let start = json!({"version": 2, "axes": axes(), "modes": 12, "limit_mw": 1_000});
     let mut planner = Planner::with(&start);
     let lowest = planner.asked();
     planner.tell(&lowest);
@@ -239,7 +256,7 @@ fn a_limit_below_the_lowest_mode_ends_the_plan() {
 fn a_defective_first_line_is_refused_by_name() {
     let mut planner = Planner::start();
     let with = |key: &str, value: Value| {
-        let mut start = json!({"version": 1, "axes": axes(), "modes": 8});
+        let mut start = json!({"version": 2, "axes": axes(), "modes": 8});
         start[key] = value;
         start.to_string()
     };
@@ -251,9 +268,9 @@ fn a_defective_first_line_is_refused_by_name() {
     let many: Vec<u32> = (1..=80).collect();
     for (line, code, message) in [
         (
-            with("version", json!(2)),
+            with("version", json!(1)),
             "version",
-            "version 2 is not known; this is 1",
+            "version 1 is not known; this is 2",
         ),
         (
             with("versoin", json!(2)),
@@ -261,7 +278,7 @@ fn a_defective_first_line_is_refused_by_name() {
             "unknown field `versoin`",
         ),
         (
-            r#"{"version":1,"modes":8}"#.to_owned(),
+            r#"{"version":2,"modes":8}"#.to_owned(),
             "fields",
             "missing field `axes`",
         ),
@@ -341,14 +358,14 @@ fn a_defective_first_line_is_refused_by_name() {
         assert_eq!(found, code, "{line}: {text}");
         assert!(text.contains(message), "{line}: {text}");
     }
-    let start = json!({"version": 1, "axes": axes(), "modes": 8});
+    let start = json!({"version": 2, "axes": axes(), "modes": 8});
     assert_eq!(planner.send(&start), json!({"ready": {"modes": 96}}));
     planner.end();
 }
 
 #[test]
 fn a_defective_request_is_refused_by_name_and_changes_nothing() {
-    let mut planner = Planner::with(&json!({"version": 1, "axes": axes(), "modes": 8}));
+    let mut planner = Planner::with(&json!({"version": 2, "axes": axes(), "modes": 8}));
     let asked = planner.asked();
     let lowest = mode(LOWEST);
     planner.tell(&lowest);
@@ -357,7 +374,7 @@ fn a_defective_request_is_refused_by_name_and_changes_nothing() {
     let tell = |mode: &Value, time: Value, power: Value| {
         json!({"tell": {"mode": mode, "time_us": time, "power_mw": power}}).to_string()
     };
-    let start = json!({"version": 1, "axes": axes(), "modes": 8}).to_string();
+    let start = json!({"version": 2, "axes": axes(), "modes": 8}).to_string();
     for (line, code, message) in [
         (
             "ask".to_owned(),
@@ -406,11 +423,20 @@ fn a_defective_request_is_refused_by_name_and_changes_nothing() {
         ),
         (start, "order", "started before"),
         (
-            tell(&foreign, json!(1), json!(1)),
+            tell(&foreign, json!(1), json!(1_000)),
             "mode",
             "is not a mode of the grid",
         ),
-        (tell(&lowest, json!(1), json!(1)), "told", "was told before"),
+        (
+            tell(&lowest, json!(1), json!(1_000)),
+            "told",
+            "was told before",
+        ),
+        (
+            tell(&asked, json!(1), json!(24.2)),
+            "value",
+            "power_mw is 24.2; expected milliwatts",
+        ),
         (
             tell(&asked, json!(0), json!(1)),
             "value",
@@ -472,7 +498,7 @@ fn fitted(planner: &mut Planner) -> (Vec<u8>, Value) {
 
 #[test]
 fn a_model_of_the_told_modes_can_be_had_at_any_time() {
-    let start = json!({"version": 1, "axes": axes(), "modes": 9, "seed": 3, "workload": "job",
+    let start = json!({"version": 2, "axes": axes(), "modes": 9, "seed": 3, "workload": "job",
         "device": "board", "kind": "simulated", "minibatch": 16});
     let mut planner = Planner::with(&start);
     let tell_one = |planner: &mut Planner| {
@@ -500,7 +526,7 @@ fn a_model_of_the_told_modes_can_be_had_at_any_time() {
     let provenance = model.provenance().expect("a provenance");
     // The errors that the answer states stand in the file as well.
     let stated = |target: &str| {
-        let error = answer["left_out_error_pct"][target].as_f64();
+        let error = answer["expected_error_pct"][target].as_f64();
         error.map(|error| (100.0 * error).round() as u16)
     };
     assert!(stated("time").is_some() && stated("power").is_some());
@@ -519,7 +545,7 @@ fn a_model_of_the_told_modes_can_be_had_at_any_time() {
         }
     );
     for target in ["time", "power"] {
-        let error = answer["left_out_error_pct"][target].as_f64();
+        let error = answer["expected_error_pct"][target].as_f64();
         assert!(error.is_some_and(|error| error < 30.0), "{answer}");
     }
 }
@@ -534,7 +560,7 @@ fn a_reference_must_be_sound_and_of_the_same_board() {
     let model = std::fs::read(folder.path().join("ref.wgt")).expect("a model");
     common::write(folder.path(), "short.wgt", &model[..200]);
     common::write(folder.path(), "empty.csv", "");
-    let with = |reference: &str| json!({"version": 1, "axes": axes(), "modes": 9, "limit_mw": 4_000, "reference": path(reference)});
+    let with = |reference: &str| json!({"version": 2, "axes": axes(), "modes": 9, "limit_mw": 4_000, "reference": path(reference)});
     let mut planner = Planner::start();
     for (reference, why) in [
         (
@@ -554,9 +580,40 @@ fn a_reference_must_be_sound_and_of_the_same_board() {
     let why = "ref.wgt is of another board: this one has no GPU clock of 900000 kHz";
     assert!(message.ends_with(why), "{message}");
 
+    // The planner is of the workload that the model is of.
+    let mut same = with("ref.wgt");
+    same["device"] = json!("board");
+    same["workload"] = json!("job");
+    let (code, message) = planner.refused(&same.to_string());
+    assert_eq!(code, "reference");
+    let why = "it is of this workload on this board";
+    assert!(message.contains(why), "{message}");
+
+    // A reference that has what is told is named with the second mode: one may be alike by chance.
+    let mut planner = Planner::with(&with("corpus.csv"));
+    let mode = planner.asked();
+    planner.tell(&mode);
+    let mode = planner.asked();
+    let [time_us, power_mw] = made_up(&mode);
+    let tell = json!({"tell": {"mode": mode, "time_us": time_us, "power_mw": power_mw}});
+    let (code, message) = planner.refused(&tell.to_string());
+    assert_eq!(code, "reference");
+    assert!(
+        message.contains("corpus.csv is no reference: 2 of its modes"),
+        "{message}"
+    );
+    planner.end();
+
     // A model and a corpus are both references, and change the model.
+    common::write(
+        folder.path(),
+        "other.csv",
+        common::corpus_of_another().join("\n"),
+    );
     let mut models = Vec::new();
-    for reference in [Some("ref.wgt"), Some("corpus.csv"), None] {
+    let fit = run(folder.path(), "fit other.csv --modes 20 -o other.wgt");
+    assert_eq!(fit.code, 0, "{}", fit.stderr);
+    for reference in [Some("other.wgt"), Some("other.csv"), None] {
         let mut start = with("");
         start["reference"] = reference.map_or(Value::Null, |name| json!(path(name)));
         let mut planner = Planner::with(&start);
@@ -570,10 +627,10 @@ fn a_reference_must_be_sound_and_of_the_same_board() {
     assert!(models[0] != models[2] && models[1] != models[2]);
 }
 
-/// One power of fifteen is read while the workload stands: at half.
-/// Starts a plan of 15 modes and tells them all, one with half of its power. Returns that mode.
+/// Asks for a plan of 15 modes and reports a measurement of each. One of them has half of its true power; returns
+/// that mode.
 fn with_a_wrong_reading() -> (Planner, Value) {
-    let mut planner = Planner::with(&json!({"version": 1, "axes": axes(), "modes": 15}));
+    let mut planner = Planner::with(&json!({"version": 2, "axes": axes(), "modes": 15}));
     let mut wrong = Value::Null;
     for at in 0..15 {
         let mode = planner.asked();
@@ -632,7 +689,7 @@ fn a_mode_that_cannot_be_measured_again_is_replaced_by_another() {
 fn extreme_measurements_do_not_stop_it() {
     let limits = [None, Some(1e-3), Some(4e9)];
     for limit_mw in limits {
-        let mut start = json!({"version": 1, "axes": axes(), "modes": 7});
+        let mut start = json!({"version": 2, "axes": axes(), "modes": 7});
         limit_mw
             .iter()
             .for_each(|limit| start["limit_mw"] = json!(limit));
@@ -643,7 +700,8 @@ fn extreme_measurements_do_not_stop_it() {
                 Value::Null => break,
                 mode => mode.clone(),
             };
-            let told = json!({"mode": mode, "time_us": value, "power_mw": value});
+            let power_mw = f64::max(value, 100.0);
+            let told = json!({"mode": mode, "time_us": value, "power_mw": power_mw});
             assert_eq!(
                 planner.send(&json!({"tell": told}))["told"]["measured"],
                 at + 1

@@ -160,7 +160,10 @@ fn text_or_nonsense_in_a_number() {
 #[test]
 fn a_time_or_power_that_is_not_positive_and_finite() {
     let time = "expected a time in ms above zero and below 4294967 (71 minutes), or a blank";
-    let power = "expected a power in mW above zero and below 4294967000, or a blank";
+    let power = "expected a power in mW (not W), from 100 to below 4294967000, or a blank";
+    // Watts.
+    let expected = format!("line 5: column `power_mw`: {power}, found `24.2`");
+    refused(with_field("power_mw", "24.2"), &expected);
     for (column, expected) in [("time_ms", time), ("power_mw", power)] {
         for value in [
             "0",
@@ -242,13 +245,13 @@ fn a_kind_that_is_none_or_changes() {
 #[test]
 fn too_many_modes_for_a_grid() {
     let mut lines = vec![HEADER.to_owned()];
-    lines.extend((1..=129).map(|i| format!("board,job,{i},1,1,1,1,1")));
+    lines.extend((1..=129).map(|i| format!("board,job,{i},1,1,1,1,1000")));
     refused(
         lines.join("\n"),
         "line 79: the axes of the grid hold more than 80 values",
     );
     let mut lines = vec![HEADER.to_owned()];
-    lines.extend((1..=32).map(|i| format!("board,job,{},{},{i},{i},1,1", i.min(16), i.min(16))));
+    lines.extend((1..=32).map(|i| format!("board,job,{},{},{i},{i},1,1000", i.min(16), i.min(16))));
     refused(
         lines.join("\n"),
         "line 17: the grid has more than 65535 modes",
@@ -327,7 +330,8 @@ fn a_row_without_time_and_power() {
     let folder = folder();
     let path = folder.path();
     write(path, "corpus.csv", lines.join("\n"));
-    write(path, "whole.csv", corpus().join("\n"));
+    // `matrix` takes no corpus as a reference of itself.
+    write(path, "whole.csv", common::corpus_of_another().join("\n"));
     let blank = "error: corpus.csv: line 5: neither time_ms nor power_mw;";
     for command in [
         "plan corpus.csv --board whole.csv --modes 20",

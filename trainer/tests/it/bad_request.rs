@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{self, HEADER, corpus, folder, run, write};
+use crate::common::{self, HEADER, corpus, corpus_of_another, folder, run, write};
 
 #[test]
 fn a_number_of_modes_that_the_corpus_does_not_have() {
@@ -68,11 +68,45 @@ fn a_reference_that_is_none() {
     let path = folder.path();
     write(path, "corpus.csv", corpus().join("\n"));
     write(path, "empty.csv", "");
+    // Another order and a row less do not hide it.
+    let mut same = corpus();
+    same.swap(5, 20);
+    same.pop();
+    write(path, "same.csv", same.join("\n"));
+    // Nor do another name and fewer digits.
+    let renamed = |row: String| {
+        let mut columns: Vec<String> = row
+            .replace("job", "new")
+            .split(',')
+            .map(str::to_owned)
+            .collect();
+        for value in &mut columns[6..] {
+            let rounded: f64 = format!("{:.2e}", value.parse::<f64>().expect("a number"))
+                .parse()
+                .expect("a number");
+            *value = rounded.to_string();
+        }
+        columns.join(",")
+    };
+    let renamed = corpus().into_iter().skip(1).map(renamed);
+    let renamed: Vec<String> = std::iter::once(HEADER.to_owned()).chain(renamed).collect();
+    write(path, "renamed.csv", renamed.join("\n"));
+    let fit = run(path, "fit renamed.csv --modes 20 -o renamed.wgt");
+    assert_eq!(fit.code, 0, "{}", fit.stderr);
+    let half = |row: String| {
+        let (row, power) = row.rsplit_once(',').expect("columns");
+        let (row, time) = row.rsplit_once(',').expect("columns");
+        let time: f64 = time.parse().expect("a time");
+        format!("{row},{},{power}", time / 2.0)
+    };
+    let mut disagree = corpus_of_another();
+    disagree.extend(corpus_of_another().into_iter().skip(1).map(half));
+    write(path, "disagree.csv", disagree.join("\n"));
     let fit = run(path, "fit corpus.csv --modes 20 -o reference.wgt");
     assert_eq!(fit.code, 0, "{}", fit.stderr);
     let model = fs::read(path.join("reference.wgt")).expect("a model");
     let mut newer = model.clone();
-    newer[4] = 4;
+    newer[4] = 5;
     write(path, "newer.wgt", newer);
     write(path, "short.wgt", &model[..200]);
     for (reference, code, why) in [
@@ -84,7 +118,7 @@ fn a_reference_that_is_none() {
         (
             "newer.wgt",
             3,
-            "newer.wgt: written in format version 4; this reader knows versions 1 … 3",
+            "newer.wgt: written in format version 5; this reader knows versions 1 … 4",
         ),
         (
             "short.wgt",
@@ -95,6 +129,31 @@ fn a_reference_that_is_none() {
             "empty.csv",
             3,
             "empty.csv: the file is empty; expected a header with the columns device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw",
+        ),
+        (
+            "same.csv",
+            3,
+            "same.csv is no reference: it is of this workload on this board, so errors and bounds would be too small; name another workload, or add the rows to the corpus",
+        ),
+        (
+            "reference.wgt",
+            3,
+            "reference.wgt is no reference: it is of this workload on this board, so errors and bounds would be too small; name another workload, or add the rows to the corpus",
+        ),
+        (
+            "renamed.csv",
+            3,
+            "renamed.csv is no reference: 96 of its modes have the times and powers of the corpus itself, so errors and bounds would be too small; name another workload",
+        ),
+        (
+            "renamed.wgt",
+            3,
+            "renamed.wgt is no reference: 8 of its modes have the times and powers of the corpus itself, so errors and bounds would be too small; name another workload",
+        ),
+        (
+            "disagree.csv",
+            3,
+            "disagree.csv: a reference needs at least 5 profiled modes; this one has 0; the runs of 96 more disagree: measure those again",
         ),
     ] {
         let refused = run(
@@ -112,9 +171,21 @@ fn a_reference_that_is_none() {
     );
     let expected = "error: reference.wgt: the output would replace an input\n";
     assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
+    // Peers are not scored on what their reference has seen either.
+    let peer = "evaluate corpus.csv --modes 10 --runs 1 --methods powertrain-transfer --reference";
+    let own = run(path, &format!("{peer} renamed.csv"));
+    let expected = "error: corpus.csv: renamed.csv is no reference: 96 of its modes have";
+    assert!(
+        own.code == 3 && own.stderr.starts_with(expected),
+        "{}",
+        own.stderr
+    );
+    write(path, "other.csv", corpus_of_another().join("\n"));
+    let fit = run(path, "fit other.csv --modes 20 -o other.wgt");
+    assert_eq!(fit.code, 0, "{}", fit.stderr);
     let needs = run(
         path,
-        "evaluate corpus.csv --reference reference.wgt --modes 10 --runs 1 --methods powertrain-transfer",
+        "evaluate corpus.csv --reference other.wgt --modes 10 --runs 1 --methods powertrain-transfer",
     );
     let expected =
         "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file\n";

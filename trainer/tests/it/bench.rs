@@ -15,6 +15,7 @@ use wattgate_trainer::ask_tell::{Next, Planner, Task};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::fed::Feeding;
 use wattgate_trainer::corpus::modes::all_modes;
+use wattgate_trainer::corpus::units::Units;
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
@@ -37,6 +38,7 @@ pub fn empty_corpus(board: &Board, workload: &Workload) -> Corpus {
         workload: workload.name.clone(),
         feeding: Feeding::default(),
         tpc_pg_mask: None,
+        units: Units::one(None),
         rows: 0,
         modes: Vec::new(),
         grid: Grid::new(axes.each_ref().map(Vec::as_slice)).expect("a grid"),

@@ -25,7 +25,7 @@ fn network(folder: &Path, name: &str) {
     write(
         folder,
         &format!("{name}.csv"),
-        csv(&board, &workload, &profiles),
+        csv(&board, &Unit::NOMINAL, &workload, &profiles),
     );
 }
 
@@ -169,7 +169,7 @@ fn fed(unit: Unit) -> String {
             }
         }
     }
-    fed_csv(&board, &workload.name, &runs)
+    fed_csv(&board, &unit, &workload.name, &runs)
 }
 
 #[test]

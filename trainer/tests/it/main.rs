@@ -20,3 +20,4 @@ mod quantise;
 mod safe_plan;
 mod simulated;
 mod sizes;
+mod units;

@@ -144,8 +144,12 @@ fn a_file_knows_what_was_measured() {
             f64::from(model.power(*at).expect("a power").0) / row.power_mw.expect("a power"),
         ];
         assert!(off.iter().all(|off| off.ln().abs() < 0.03), "{off:?}");
-        assert!(model.spread(*at).expect("spreads") < 0.015);
     }
+    // A reading below what the others say has a wider band.
+    let spreads = known.iter().filter_map(|(_, at)| model.spread(*at));
+    assert!(spreads.clone().all(|spread| spread < 0.05));
+    let narrow = spreads.filter(|spread| *spread < 0.015).count();
+    assert!(2 * narrow > known.len(), "{narrow} of {}", known.len());
     let front = Front::<512>::of(&model, &model.profiled(), Confidence::P95);
     for limit in (500..9_000).step_by(250).map(Milliwatts) {
         let query = Query {

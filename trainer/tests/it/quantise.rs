@@ -80,6 +80,9 @@ fn encode(grid: &Grid, layers: &Layers, measured: &[(ModeId, Prediction)]) -> Ve
         time_spread: TimeSpread::default(),
         measured,
         tpc_pg_mask: None,
+        units: &[],
+        reference_mw: 1.0,
+        others: &[vec![knot], vec![knot]],
     }
     .encode()
 }

@@ -26,7 +26,7 @@ fn orin_in(modes: Modes, workload: &str, folder: &Path) -> Corpus {
     let modes = modes.of(&board, 1).expect("on offer");
     let mut profiler = Profiler::new(&board, Unit::NOMINAL, &workload, 1);
     let profiles = profiler.profile_all(&modes);
-    fs::write(&path, csv(&board, &workload, &profiles)).expect("written");
+    fs::write(&path, csv(&board, &Unit::NOMINAL, &workload, &profiles)).expect("written");
     Corpus::read(&path, &ProgressBar::hidden()).expect("a corpus")
 }
 

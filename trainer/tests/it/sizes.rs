@@ -75,7 +75,7 @@ impl Sized {
                 (feeding, profiler.profile_all(modes))
             })
             .collect();
-        let text = fed_csv(&self.board, &self.workload.name, &runs);
+        let text = fed_csv(&self.board, &Unit::NOMINAL, &self.workload.name, &runs);
         std::fs::write(folder.join("sizes.csv"), text).expect("written");
     }
 

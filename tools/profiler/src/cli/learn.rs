@@ -14,13 +14,13 @@ use wattgate_cli::output::replace;
 use wattgate_cli::planning::ExpectedError;
 use wattgate_runtime::{Milliwatts, Model, PowerMode};
 use wattgate_watchdog::client::{Client, ClientError};
-use wattgate_watchdog::config::{self, Config};
+use wattgate_watchdog::config;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::protocol::{Request, WantedLease};
 
 use super::options::{Common, PLAN, Plan, help, limit, parse, within};
 use super::profile::{Profiled, profile};
-use super::site::{Site, config};
+use super::site::{Site, config, models};
 use super::{Failure, LEAST_MODES, hold, print, print_json};
 use crate::hold::End;
 use crate::operation::Onlooker;
@@ -228,15 +228,6 @@ fn learn(
     }))
 }
 
-/// The folder of the daemon's models.
-fn models(root: &Path) -> PathBuf {
-    let config = Config::read(&config(root));
-    let folder = config
-        .ok()
-        .and_then(|it| Some(it.model.parent()?.to_owned()));
-    folder.unwrap_or_else(|| root.join("var/lib/wattgate/models"))
-}
-
 /// The folder of a file.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
@@ -374,7 +365,7 @@ struct Learned {
     model: String,
     modes: usize,
     board_minutes: f64,
-    left_out_error_pct: ExpectedError,
+    expected_error_pct: ExpectedError,
     chosen: Option<Shown>,
     presets: Vec<Shown>,
 }
@@ -428,7 +419,7 @@ impl Findings {
             model: self.path.to_string_lossy().into_owned(),
             modes: self.fitted.modes,
             board_minutes: (self.profiled_s / 0.6).round() / 100.0,
-            left_out_error_pct: self.fitted.left_out_error_pct.clone(),
+            expected_error_pct: self.fitted.expected_error_pct.clone(),
             chosen,
             presets: presets.collect(),
         };
@@ -448,11 +439,11 @@ impl Findings {
         let percent = |error: Option<f64>| {
             error.map_or_else(|| "-".to_owned(), |error| format!("{error:.1} %"))
         };
-        let ExpectedError { time, power } = &learned.left_out_error_pct;
+        let ExpectedError { time, power } = &learned.expected_error_pct;
         let (time, power) = (percent(*time), percent(*power));
         let mut text = format!(
-            "learned {workload} on {device} from {modes} modes in {minutes:.1} min; mean errors with \
-             each left out in turn: time {time}, power {power}\n\
+            "learned {workload} on {device} from {modes} modes in {minutes:.1} min; expected \
+             mean errors over all modes: time {time}, power {power}\n\
              model {}\n{:<12}{:<44}{:>24}{:>24}\n",
             learned.model, "", "mode", "predicted", "measured"
         );

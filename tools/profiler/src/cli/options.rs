@@ -115,8 +115,8 @@ pub const PLAN: &str =
   -o FILE          The corpus; rows are added to one that exists [corpus.csv]
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]
   --reference FILE A model or corpus of another workload on this board, on the planner's machine; repeat it
-                   for several
-                   [/usr/share/wattgate/references/BOARD.wgt, if it exists, for the default planner]
+                   for several [with the default planner, models of other workloads on this board where the
+                   daemon looks for models; without any, /usr/share/wattgate/references/BOARD.wgt]
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [18]
   --seed S         Seed of the planner [1]
@@ -149,9 +149,6 @@ pub enum Modes {
 /// The planner where `--planner` names no other.
 const PLANNER: &str = "wattgate-trainer plan --ask-tell";
 
-/// The folder of the packaged references.
-const REFERENCES: &str = "/usr/share/wattgate/references";
-
 impl Default for Plan {
     fn default() -> Self {
         Self {
@@ -167,11 +164,9 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The packaged reference of a board; `None` where there is none. Only the default planner is
-    /// known to run on this machine and to find the file.
-    pub fn shipped_reference(&self, device: &str) -> Option<String> {
-        let path = format!("{REFERENCES}/{device}.wgt");
-        (self.planner == PLANNER && Path::new(&path).exists()).then_some(path)
+    /// Whether the planner is known to run on this machine, and to find its files.
+    pub fn is_planner_here(&self) -> bool {
+        self.planner == PLANNER
     }
 
     /// Takes an option of this group.

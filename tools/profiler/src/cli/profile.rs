@@ -6,16 +6,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use lexopt::Parser;
+use wattgate_board::Disk;
 use wattgate_cli::exit::note;
 use wattgate_cli::planning::{self, Kind};
 use wattgate_runtime::{Milliwatts, PowerMode};
+use wattgate_watchdog::unit::ThisUnit;
 
 use super::options::{Common, Modes, PLAN, Plan, help, limit, parse};
-use super::site::{Site, axes, ladder};
+use super::site::{Site, axes, ladder, models};
 use super::{Failure, print, print_json};
 use crate::co_process::CoProcess;
 use crate::planner::{Background, List, Listed, PlannerError};
 use crate::process::Process;
+use crate::references;
 use crate::row::{CorpusFile, Row};
 use crate::session::{Progress, Session, Task};
 
@@ -79,7 +82,14 @@ pub fn profile<'a>(
     let margin = site.board.sensor_offset();
     let allowed = |limit: Milliwatts| f64::from(limit.0.saturating_sub(margin.0));
     let tpc_pg_mask = site.board.tpc_pg_mask();
-    let mut corpus = CorpusFile::open(&plan.output, &site.device, &site.workload, tpc_pg_mask)?;
+    let unit = ThisUnit::id(&Disk, &common.root).map(|id| id.to_string());
+    let mut corpus = CorpusFile::open(
+        &plan.output,
+        &site.device,
+        &site.workload,
+        tpc_pg_mask,
+        unit.as_deref(),
+    )?;
     corpus.check(&plan.feeding)?;
     let (number, list) = match &plan.modes {
         Modes::Number(number) => (*number, None),
@@ -94,8 +104,19 @@ pub fn profile<'a>(
         false => Kind::Measured,
     };
     let references = match plan.references.is_empty() {
-        true => plan.shipped_reference(&site.device).into_iter().collect(),
-        false => plan.references.clone(),
+        true if plan.is_planner_here() && (fits || list.is_none()) => {
+            let board = references::Board {
+                device: &site.device,
+                kind,
+                tpc_pg_mask,
+            };
+            let found = references::references(&models(&common.root), &board, &site.workload);
+            if !found.is_empty() {
+                note(format_args!("transferring from {}", found.join(", ")));
+            }
+            found
+        }
+        _ => plan.references.clone(),
     };
     let task = planning::Task {
         version: planning::VERSION,
@@ -109,6 +130,7 @@ pub fn profile<'a>(
         kind: Some(kind),
         minibatch: plan.feeding.minibatch,
         tpc_pg_mask,
+        unit: unit.clone(),
     };
     let co_process = || -> Result<CoProcess, PlannerError> {
         let planner = CoProcess::start(&plan.planner, task)?;
@@ -127,6 +149,7 @@ pub fn profile<'a>(
     };
     let task = Task {
         kind,
+        unit,
         device: site.device.clone(),
         workload: site.workload.clone(),
         feeding: plan.feeding.clone(),

@@ -1,6 +1,6 @@
 //! The board on which a command works, and the right to change it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
@@ -10,6 +10,7 @@ use wattgate_cli::planning::Axes;
 use wattgate_runtime::{Axis, Grid, Milliwatts, PowerMode};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
+use wattgate_watchdog::config::Config;
 use wattgate_watchdog::lock::{Lock, LockError};
 use wattgate_watchdog::prior::Prior;
 
@@ -229,6 +230,15 @@ pub fn ladder(axes: &Axes) -> Ladder {
 }
 
 /// The daemon's config below a root.
-pub fn config(root: &Path) -> std::path::PathBuf {
+pub fn config(root: &Path) -> PathBuf {
     root.join("etc/wattgated.toml")
+}
+
+/// The folder of the daemon's models.
+pub fn models(root: &Path) -> PathBuf {
+    let config = Config::read(&config(root));
+    let folder = config
+        .ok()
+        .and_then(|it| Some(it.model.parent()?.to_owned()));
+    folder.unwrap_or_else(|| root.join("var/lib/wattgate/models"))
 }

@@ -9,11 +9,15 @@ use wattgate_profiler::window::Measured;
 /// The TPCs that the board of these rows gates.
 const GATED: Option<u32> = Some(240);
 
+/// Their unit.
+const UNIT: &str = "8ff8117c";
+
 fn row(gpu_khz: u32) -> Row {
     Row {
         device: "orin-agx-64".to_owned(),
         workload: "yolo, v8".to_owned(),
         tpc_pg_mask: GATED,
+        unit: Some(UNIT.to_owned()),
         cores: 4,
         cpu_khz: 729_600,
         gpu_khz,
@@ -51,7 +55,7 @@ fn open_as(
     workload: &str,
     gated: Option<u32>,
 ) -> Result<CorpusFile, String> {
-    CorpusFile::open(path, device, workload, gated).map_err(|error| error.to_string())
+    CorpusFile::open(path, device, workload, gated, Some(UNIT)).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -77,13 +81,13 @@ fn rows_are_read_back_by_the_next_session() {
         [measured(306_000), marked]
     );
     let text = fs::read_to_string(&path).expect("text");
-    let header = "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,minibatch,workers,storage,epoch,steps,window_ms,end_s,\
+    let header = "kind,device,workload,tpc_pg_mask,unit,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,minibatch,workers,storage,epoch,steps,window_ms,end_s,\
                   time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
                   over_current,peak_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
-    let line = "measured,orin-agx-64,\"yolo, v8\",240,4,729600,306000,665600,44.4706,17312.3,4.25,,,,,,34,1512.0,4.25,0.33,0.98,\
+    let line = "measured,orin-agx-64,\"yolo, v8\",240,8ff8117c,4,729600,306000,665600,44.4706,17312.3,4.25,,,,,,34,1512.0,4.25,0.33,0.98,\
                 41.5,,0,20000.0,";
     assert_eq!(lines[1], line);
     assert!(
@@ -141,6 +145,14 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
             "{error}"
         );
     }
+    for (unit, expected) in [(Some("0badcafe"), "`unit 0badcafe`"), (None, "`no unit`")] {
+        let file = CorpusFile::open(&path, "orin-agx-64", "yolo, v8", GATED, unit);
+        let error = file.expect_err("another unit").to_string();
+        assert!(
+            error.ends_with(&format!("is of `unit 8ff8117c`, expected {expected}")),
+            "{error}"
+        );
+    }
     assert_eq!(fs::read(&path).expect("bytes"), before);
     for foreign in [
         "a note",
@@ -152,15 +164,15 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
         fs::write(&path, foreign).expect("written");
         let error = open(&path).expect_err("no corpus");
         assert!(
-            error.contains("the first line is not `kind,device,workload,tpc_pg_mask,cores,"),
+            error.contains("the first line is not `kind,device,workload,tpc_pg_mask,unit,cores,"),
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).expect("text"), foreign);
     }
 }
 
-/// The columns of the first version, those that came with the TPC mask, and with the parts of a step.
-const OLDER: [&str; 3] = [
+/// The columns of the first version, those that came with the TPC mask, with the parts of a step, and with the feeding.
+const OLDER: [&str; 4] = [
     "kind,device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
      time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,over_current,peak_mw,mark\n",
     "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
@@ -168,6 +180,9 @@ const OLDER: [&str; 3] = [
     "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,\
      steps,window_ms,end_s,time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,over_current,\
      peak_mw,mark\n",
+    "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,\
+     minibatch,workers,storage,epoch,steps,window_ms,end_s,time_spread_pct,power_spread_pct,temperature_c,\
+     delivered_cpu_khz,over_current,peak_mw,mark\n",
 ];
 
 /// A row of an earlier version, with the columns of a header.
@@ -179,6 +194,9 @@ fn older_row(header: &str) -> String {
     fields.extend(["4", "729600", "408000", "665600", "44.4706", "17312.3"]);
     if header.contains("fetch_ms") {
         fields.extend(["4.25", ""]);
+    }
+    if header.contains("minibatch") {
+        fields.extend(["16", "", "", ""]);
     }
     fields.extend([
         "34", "1512.0", "4.25", "0.33", "0.98", "41.5", "", "0", "20000.0", "",
@@ -221,9 +239,13 @@ fn a_file_of_an_earlier_version_goes_on_with_its_columns() {
         };
         // What the workload tells is not kept; what the user states is not dropped in silence.
         row.feed(corpus.kept(fed.clone()));
-        assert_eq!(row.feeding(), Feeding::default());
-        let error = corpus.check(&fed).expect_err("no column").to_string();
-        assert!(error.contains("name another file with -o"), "{error}");
+        if header.contains("minibatch") {
+            assert_eq!(row.feeding(), fed);
+        } else {
+            assert_eq!(row.feeding(), Feeding::default());
+            let error = corpus.check(&fed).expect_err("no column").to_string();
+            assert!(error.contains("name another file with -o"), "{error}");
+        }
         corpus.check(&Feeding::default()).expect("nothing to keep");
         corpus.append(row).expect("written");
         let text = fs::read_to_string(path).expect("text");

@@ -295,7 +295,7 @@ pub fn planner(folder: &Path, modes: &[PowerMode], model: &Path) -> String {
     fi ;;
 *'"tell"'*) echo '{{"told":{{"measured":9}}}}' ;;
 *'"exclude"'*) echo '{{"excluded":{{"modes":9}}}}' ;;
-*'"fit"'*) echo '{{"fitted":{{"model":"'"$(base64 -w0 '{model}')"'","modes":9,"left_out_error_pct":{{"time":1.0,"power":2.0}}}}}}' ;;
+*'"fit"'*) echo '{{"fitted":{{"model":"'"$(base64 -w0 '{model}')"'","modes":9,"expected_error_pct":{{"time":1.0,"power":2.0}}}}}}' ;;
 esac; done 3<asked
 "#
     );

@@ -16,6 +16,7 @@ mod pattern;
 mod planner;
 mod probe;
 mod process;
+mod references;
 mod session;
 mod socket;
 mod window;

@@ -23,6 +23,7 @@ fn task() -> Task {
         kind: None,
         minibatch: None,
         tpc_pg_mask: None,
+        unit: None,
     }
 }
 
@@ -78,7 +79,7 @@ fn a_planner_is_asked_and_told() {
     let requests = std::fs::read_to_string(&record).expect("requests");
     let knobs = r#""cpu_khz":115200,"gpu_khz":306000,"emc_khz":665600}"#;
     let expected = [
-        r#"{"version":1,"axes":{"cores":[1,2],"cpu_khz":[115200],"gpu_khz":[306000],"emc_khz":[665600]},"modes":2,"seed":1,"workload":"yolo","device":"orin-agx-64"}"#.to_owned(),
+        r#"{"version":2,"axes":{"cores":[1,2],"cpu_khz":[115200],"gpu_khz":[306000],"emc_khz":[665600]},"modes":2,"seed":1,"workload":"yolo","device":"orin-agx-64"}"#.to_owned(),
         r#"{"ask":{}}"#.to_owned(),
         format!(r#"{{"tell":{{"mode":{{"cores":2,{knobs},"time_us":12500.0,"power_mw":9000.5}}}}"#),
         format!(r#"{{"exclude":{{"mode":{{"cores":1,{knobs},"power_mw":21000.0}}}}"#),

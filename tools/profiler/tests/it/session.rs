@@ -154,7 +154,7 @@ impl Done {
 }
 
 fn corpus(path: &Path, tpc_pg_mask: Option<u32>) -> CorpusFile {
-    CorpusFile::open(path, "board", "work", tpc_pg_mask).expect("a corpus")
+    CorpusFile::open(path, "board", "work", tpc_pg_mask, None).expect("a corpus")
 }
 
 pub fn profile(bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {
@@ -174,6 +174,7 @@ fn profile_with<P: Planner + Send + 'static>(
     let mut corpus = corpus(&folder.path().join("corpus.csv"), board.tpc_pg_mask());
     let task = Task {
         kind: Kind::Simulated,
+        unit: None,
         device: "board".to_owned(),
         workload: "work".to_owned(),
         feeding: bench.stated.clone(),

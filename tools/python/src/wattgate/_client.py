@@ -177,6 +177,8 @@ class Report:
     over_for_ms: Optional[int] = None
     #: Whether a reboot would lose a change of the lowerings.
     unsaved: bool = False
+    #: Whether the model was made of this unit of the board, and what it costs if not.
+    unit: str = ""
     #: All lowerings and leases.
     claims: Tuple["Claim", ...] = ()
     #: What makes the board slower than the mode: ``cooling``, ``firmware``, or both with a comma.

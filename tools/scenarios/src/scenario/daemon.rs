@@ -151,7 +151,11 @@ impl<'a> Running<'a> {
         let file = tempfile::NamedTempFile::new()?;
         fs::write(file.path(), self.plant.half_a_model()?)?;
         let config = config(self.plant, self.now(), file.path())?;
-        match Choices::read(&config, self.control.board()) {
+        match Choices::read(
+            &config,
+            self.control.board(),
+            self.control.choices().unit.id,
+        ) {
             Err(SetupError::Format { .. }) => Ok(()),
             other => Err(io::Error::other(format!("half a model: {other:?}"))),
         }

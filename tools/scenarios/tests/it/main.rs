@@ -1,4 +1,5 @@
 //! Bounds on the figures of loads and scenarios.
 
+mod fleet;
 mod loads;
 mod scenarios;

@@ -33,7 +33,7 @@ impl State {
     /// A board that has booted in a mode of nvpmodel.
     pub fn new(board: Board, unit: Unit, seed: u64, mode: &Preset) -> Self {
         // Numbers vary from boot to boot (section 6.1).
-        let layout = files_of(&board, (seed % 3) as usize);
+        let layout = files_of(&board, &unit, (seed % 3) as usize);
         Self {
             jetson: Jetson::new(board, unit, seed, mode),
             layout,

@@ -134,8 +134,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         })
         .collect();
     let text = match (&fed[..], &runs[..]) {
-        ([(_, workload)], [(_, profiles)]) if !columns => csv(&board, workload, profiles),
-        _ => fed_csv(&board, &workload.name, &runs),
+        ([(_, workload)], [(_, profiles)]) if !columns => csv(&board, &unit, workload, profiles),
+        _ => fed_csv(&board, &unit, &workload.name, &runs),
     };
     file.commit(text.as_bytes())?;
     let profiles = || runs.iter().flat_map(|(_, profiles)| profiles);

@@ -9,4 +9,5 @@ pub mod load;
 pub mod loads;
 pub mod replay;
 pub mod scenarios;
+pub mod units;
 pub mod workload;

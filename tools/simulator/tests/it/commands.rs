@@ -61,11 +61,14 @@ fn a_corpus_has_the_papers_modes_and_says_that_it_is_simulated() {
     let mut lines = text.lines();
     assert_eq!(
         lines.next(),
-        Some("device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch")
+        Some(
+            "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch,unit,tpc_pg_mask"
+        )
     );
     assert_eq!(lines.clone().count(), 4_368);
     assert!(
-        lines.all(|line| line.starts_with("orin-agx-64,lstm,") && line.ends_with(",simulated,8"))
+        lines.all(|line| line.starts_with("orin-agx-64,lstm,")
+            && line.ends_with(",simulated,8,8ff8117c,0"))
     );
     let first = text.clone();
     assert!(run(&arguments).status.success());
@@ -89,12 +92,14 @@ fn a_corpus_can_tell_how_the_workload_is_fed() {
     let text = fs::read_to_string(&path).expect("written");
     let mut lines = text.lines();
     let header = lines.next().expect("a header");
-    assert!(header.ends_with(",minibatch,fetch_ms,compute_ms,workers,storage,epoch"));
+    assert!(
+        header.ends_with(",minibatch,unit,tpc_pg_mask,fetch_ms,compute_ms,workers,storage,epoch")
+    );
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), 10 * 8);
     let number = |cell: &str| cell.parse::<f64>().expect("a number");
     for row in &rows {
-        let [time, fetch, compute] = [6, 10, 11].map(|at| number(row[at]));
+        let [time, fetch, compute] = [6, 12, 13].map(|at| number(row[at]));
         assert!(
             fetch >= 0.0 && compute > 0.0 && fetch + compute <= time + 1e-3,
             "{row:?}"
@@ -103,8 +108,8 @@ fn a_corpus_can_tell_how_the_workload_is_fed() {
     let fetch = |workers, epoch| {
         let rows = rows
             .iter()
-            .filter(|row| row[12..] == [workers, "hdd", epoch]);
-        rows.map(|row| number(row[10])).sum::<f64>()
+            .filter(|row| row[14..] == [workers, "hdd", epoch]);
+        rows.map(|row| number(row[12])).sum::<f64>()
     };
     assert!(fetch("0", "0") > fetch("0", "1") && fetch("0", "1") > fetch("4", "1"));
 }

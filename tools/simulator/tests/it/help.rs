@@ -22,6 +22,7 @@ fn every_help_text_is_the_golden_one() {
         "load",
         "replay",
         "loads",
+        "units",
         "scenarios",
     ] {
         let arguments = [name, "--help"].into_iter().filter(|it| !it.is_empty());

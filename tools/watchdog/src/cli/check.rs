@@ -10,9 +10,11 @@ use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{EXIT_CODES, Failure, below, check_writable, parse, print, unwritable};
 use crate::client::Client;
+use crate::clock::{Clock, System};
 use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::HardwareWatchdog;
+use crate::lesson::Unusable;
 use crate::quantity::Watts;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
@@ -41,6 +43,8 @@ Keys of the object:
   budget        energy_mj, time_ms
   model         provenance of the model
   board         name of the board
+  unit          id, is_profiled (for the model), margin_ratio (of the bounds on another unit), slower (what that costs,
+                as a part of the speed)
   l4t           L4T release
   power         list of the measured rails
   offset_mw     typical offset of the power sensor, which is subtracted from the limit
@@ -69,7 +73,8 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let Some(place) = place else {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
-    let setup = place.setup_now()?;
+    let mut setup = place.setup_now()?;
+    let learned = setup.learn_from(&place.root, System.utc());
     let group = setup.config.group.as_deref();
     group.map(group::id).transpose()?;
     if let Some(path) = &setup.config.hardware_watchdog
@@ -79,7 +84,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     }
     print(&match is_json {
         true => format!("{}\n", json(&setup)),
-        false => report(&setup),
+        false => report(&setup, learned.err()),
     })?;
     check_writable(&setup.board)?;
     over_limit(&setup)
@@ -108,7 +113,7 @@ pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
     }
 }
 
-fn report(setup: &Setup) -> String {
+fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| {
         // Writing to a string does not fail.
@@ -150,6 +155,10 @@ fn report(setup: &Setup) -> String {
         &format_args!("{}, L4T {}", identity.model, identity.l4t),
     );
     let rails: Vec<&str> = setup.board.rails().collect();
+    line("unit", &setup.unit());
+    if let Some(why) = unusable {
+        line("lesson", &format_args!("not used: {why}"));
+    }
     line("power", &rails.join(" + "));
     let offset = Watts(setup.board.sensor_offset());
     line(
@@ -242,6 +251,12 @@ fn json(setup: &Setup) -> Value {
         "budget": budget,
         "model": choices.origin,
         "board": board.identity().model,
+        "unit": {
+            "id": choices.unit.id.map(|id| id.to_string()),
+            "is_profiled": choices.unit.effect.is_profiled,
+            "margin_ratio": choices.unit.margin(),
+            "slower": choices.slower(setup.governor().status().allowed),
+        },
         "l4t": board.identity().l4t,
         "power": board.rails().collect::<Vec<&str>>(),
         "offset_mw": board.sensor_offset().0,

@@ -1,28 +1,34 @@
 //! `once`: sets a mode without measuring and exits. For boot, and with `--safe` after a crash of
 //! the daemon.
 
+use std::fs;
 use std::iter;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use lexopt::{Arg, Parser};
 use wattgate_board::{Board, Disobedience};
-use wattgate_runtime::PowerMode;
+use wattgate_cli::output::replace;
+use wattgate_runtime::{Milliseconds, PowerMode};
 
 use super::check::over_limit;
 use super::kept::Kept;
 use super::{EXIT_CODES, Failure, check_writable, parse, print};
+use crate::clock::{Clock, System};
 use crate::config::Config;
-use crate::control::Priority;
+use crate::control::{Control, Priority};
 use crate::deadline::InTime;
+use crate::lesson::{Lesson, RISE_K, Teacher, file};
 use crate::limits::{Lowerings, files, held};
 use crate::lock::Lock;
 use crate::log::log;
-use crate::setup::{SetupError, least};
+use crate::setup::{Setup, SetupError, least};
 
 const USAGE: &str = "\
 Set the fastest mode whose predicted power plus guard band is within the limit, and exit
 
-Usage: wattgated once --config FILE [--safe] [--root DIR]
+Usage: wattgated once --config FILE [--measure | --safe] [--root DIR]
 
 If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4.
 --safe sets that mode in any case: it needs no power sensor, no model, no lock, and of the config only `cores`,
@@ -31,6 +37,8 @@ restore` restores the settings from before.
 
 Options:
   --config FILE  The config, see wattgated.toml(5)
+  --measure      Then measure for ten seconds, with the workload at full load, and set the mode for what this unit
+                 draws; without full load the mode stays
   --safe         Set the mode of fewest cores and lowest clocks, whatever the limit
   --root DIR     Root of the board's files, for a simulated board [/]
   -h, --help     Print this help
@@ -40,17 +48,29 @@ Example:
 
 ";
 
+/// How long `--measure` measures.
+const MEASURED: Milliseconds = Milliseconds(10_000);
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let mut is_safe = false;
+    let (mut is_safe, mut is_measuring) = (false, false);
     let place = parse(arguments, |argument| {
-        let known = *argument == Arg::Long("safe");
-        is_safe |= known;
-        known
+        let (safe, measure) = (
+            *argument == Arg::Long("safe"),
+            *argument == Arg::Long("measure"),
+        );
+        is_safe |= safe;
+        is_measuring |= measure;
+        safe || measure
     })?;
     let Some(place) = place else {
         return print(&format!("{USAGE}{EXIT_CODES}"));
     };
+    if is_safe && is_measuring {
+        return Err(Failure::Missing(
+            "one of --measure and --safe: they exclude each other",
+        ));
+    }
     if is_safe {
         let discovered = Board::discover_knobs(&InTime::plain(), &place.root);
         let mut board = discovered.map_err(SetupError::from)?;
@@ -80,6 +100,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     check_writable(&setup.board)?;
     let _lock = Lock::take(&place.root)?;
     keep(&setup.board, &place.root);
+    if let Err(why) = setup.learn_from(&place.root, System.utc()) {
+        log(Priority::Notice, why);
+    }
     // What clients have lowered holds without the daemon too.
     let (lowerings, read) = Lowerings::read(&files(&place.root));
     if let Err(why) = read {
@@ -87,7 +110,13 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     }
     let base = setup.config.limit.power;
     setup.config.limit = held(&setup.config, base, &lowerings, iter::empty()).limit;
+    if !setup.choices.unit.effect.is_profiled {
+        log(Priority::Notice, format_args!("unit {}", setup.unit()));
+    }
     setup.set_choice(&mut InTime::plain(), told)?;
+    if is_measuring {
+        setup = measured(setup, &place.root)?;
+    }
     let obeyed = obeyed(&setup.board);
     let over = over_limit(&setup);
     if over.is_err()
@@ -96,6 +125,61 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         log(Priority::Error, format_args!("{knobs}"));
     }
     over.and(obeyed)
+}
+
+/// Lets the daemon's control measure for [`MEASURED`], and sets the mode for what this unit draws. Without full load the
+/// mode stays.
+fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
+    let (config, choices) = (setup.config.clone(), setup.choices.clone());
+    let before = setup.choice().ok().map(|choice| setup.mode(choice.mode));
+    let files = InTime::new().map_err(Failure::Thread)?;
+    let mut control = Control::new(setup, files);
+    let start = System.now();
+    while System.now().since(start) < MEASURED {
+        let next = control.look(System.now(), &mut |event| log(event.priority(), &event));
+        let wait = next.since(System.now()).0.clamp(1, 100);
+        thread::sleep(Duration::from_millis(wait));
+    }
+    let lesson = control.lesson(Teacher::User, System.utc());
+    // The sensor averages as before.
+    control.set_yielded(true);
+    let (board, mut files) = control.release();
+    let mut setup = Setup {
+        config,
+        board,
+        choices,
+    };
+    match (lesson, before) {
+        (Ok(lesson), _) => {
+            save(&lesson, root);
+            setup.choices.learn(&lesson, RISE_K, &setup.board);
+            log(Priority::Info, format_args!("unit {}", setup.choices.unit));
+            setup.set_choice(&mut files, told)?;
+        }
+        (Err(why), before) => {
+            log(
+                Priority::Notice,
+                format_args!("nothing was learned: {why}; the mode stays"),
+            );
+            let mode = before.unwrap_or(setup.safe());
+            let applied = setup.board.apply(&mut files, &mode)?;
+            told(&mode, applied.writes);
+        }
+    }
+    Ok(setup)
+}
+
+/// Saves what was learned; on error says so, since it is lost.
+fn save(lesson: &Lesson, root: &Path) {
+    let path = file(root, &lesson.of);
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    if let Err(why) = folder.and_then(|()| replace(&path, lesson.to_string().as_bytes())) {
+        let path = path.display();
+        log(
+            Priority::Warning,
+            format_args!("{path}: what was learned of this unit is not saved: {why}"),
+        );
+    }
 }
 
 /// Saves the settings from before, for `wattgated restore`. An earlier file of this boot stays as it is.

@@ -30,6 +30,7 @@ use crate::daemon::Daemon;
 use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
+use crate::lesson::{self, Lesson};
 use crate::limits::{self, Lowerings};
 use crate::lock::{Lock, directory, root_directory};
 use crate::log::log;
@@ -75,6 +76,9 @@ const CALL: &str = "over";
 /// Interval at which the time that is left of lowerings is saved. A crash prolongs them by as much.
 const SAVE_INTERVAL: Milliseconds = Milliseconds(10_000);
 
+/// Interval at which a lesson is saved.
+const LESSON_INTERVAL: Milliseconds = Milliseconds(60_000);
+
 /// Interval of the searches for clocks that are missing.
 const SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
 
@@ -96,15 +100,21 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let group = config.group.as_deref().map(group::id).transpose()?;
     let _lock = Lock::take(&place.root)?;
     let is_stopped = || signals.stop.load(Ordering::Relaxed);
-    let Some((setup, kept)) = waiting::setup(&place, group, &notify, is_stopped)? else {
+    let Some((mut setup, kept)) = waiting::setup(&place, group, &notify, is_stopped)? else {
         return Ok(());
     };
+    if let Err(why) = setup.learn_from(&place.root, System.utc()) {
+        log(Priority::Notice, why);
+    }
     check_writable(&setup.board)?;
     for missing in setup.board.missing() {
         log(Priority::Notice, format_args!("missing: {missing}"));
     }
     for left_out in &setup.choices.left_out {
         log(Priority::Notice, left_out);
+    }
+    if !setup.choices.unit.effect.is_profiled {
+        log(Priority::Notice, format_args!("unit {}", setup.unit()));
     }
     if let Some(distrust) = &setup.choices.distrust {
         log(Priority::Warning, distrust);
@@ -154,6 +164,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         textfile,
         saver,
         given: (0, System.now()),
+        lessons: Lessons::new(&place.root),
         has_called: false,
         tried: None,
         call,
@@ -168,6 +179,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         process.saver.save(changes, lowerings.text());
     }
     process.notify.send(format_args!("STOPPING=1"));
+    process.lessons.end(&process.daemon);
     let (_, changes) = process.daemon.lowerings();
     let ended = rest(process.daemon);
     if process.saver.end() != changes {
@@ -280,6 +292,7 @@ struct Process {
     saver: Saver,
     /// The change of the lowerings that was last given to be saved, and when.
     given: (u64, Milliseconds),
+    lessons: Lessons,
     /// The file that calls for root, and whether it is there.
     call: PathBuf,
     has_called: bool,
@@ -289,6 +302,75 @@ struct Process {
     alive: Option<Milliseconds>,
     /// When clocks were searched.
     searched: Milliseconds,
+}
+
+/// Saves what was learned of this unit, in a thread of its own.
+struct Lessons {
+    root: PathBuf,
+    /// The saver of the file for the model in force.
+    saver: Option<(PathBuf, Saver)>,
+    saved: Option<Lesson>,
+    changes: u64,
+    looked: Milliseconds,
+    has_failed: bool,
+}
+
+impl Lessons {
+    fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            saver: None,
+            saved: None,
+            changes: 0,
+            looked: System.now(),
+            has_failed: false,
+        }
+    }
+
+    /// Once a minute, if there is something new.
+    fn save(&mut self, daemon: &Daemon<InTime>) {
+        let now = System.now();
+        if now.since(self.looked) >= LESSON_INTERVAL {
+            self.looked = now;
+            self.give(daemon);
+        }
+    }
+
+    fn give(&mut self, daemon: &Daemon<InTime>) {
+        let at = System.utc();
+        let Some(lesson) = daemon.lesson(at).filter(|_| at.is_set()) else {
+            return;
+        };
+        let said = |it: &Lesson| (it.of.clone(), it.modes.clone());
+        if self.saved.as_ref().map(said) == Some(said(&lesson)) {
+            return;
+        }
+        let path = lesson::file(&self.root, &lesson.of);
+        if self.saver.as_ref().is_none_or(|(of, _)| *of != path) {
+            self.saver = Saver::new([path.clone()]).ok().map(|saver| (path, saver));
+        }
+        if let Some((path, saver)) = &self.saver {
+            self.changes += 1;
+            saver.save(self.changes, lesson.to_string());
+            if let Some(why) = saver.failure().filter(|_| !self.has_failed) {
+                self.has_failed = true;
+                log(
+                    Priority::Warning,
+                    format_args!(
+                        "{}: what was learned of this unit is not saved: {why}",
+                        path.display()
+                    ),
+                );
+            }
+        }
+        self.saved = Some(lesson);
+    }
+
+    /// Saves what is left.
+    fn end(&mut self, daemon: &Daemon<InTime>) {
+        self.give(daemon);
+        self.saver = None;
+    }
 }
 
 impl Process {
@@ -303,6 +385,7 @@ impl Process {
                 continue;
             }
             self.save_lowerings();
+            self.lessons.save(&self.daemon);
             self.call_root();
             // A late glance at the mode does less harm than a late look.
             let due = self.daemon.due().unwrap_or(next);

@@ -28,7 +28,8 @@ the lowered limits), average_mw and average_window_ms (absent
 without an average), throttled (cooling, firmware), temperature_mc, input_mv, input_ma, the clocks
 that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
 boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the
-least predicted power of all modes), model. Counters since the daemon's start: violations, changes,
+least predicted power of all modes), model, unit (whether the model was made of this unit of the board, or what was
+learned of it, and what that costs in a mode without measurement). Counters since the daemon's start: violations, changes,
 over_limit_ms, unknown_ms (time without a reading of the power), energy_mj, sensor_errors,
 failed_changes, late_looks (looks at the board that came 50 ms late or more). claims: all lowered limits and leases,
 with source, by, limit_mw and for_ms. disobedient: the knobs that do not obey, with knob, wanted and is.

@@ -41,7 +41,10 @@ use self::rates::Rates;
 pub use self::violations::Violation;
 use self::violations::Violations;
 use self::writers::Disturbances;
+use crate::clock::UtcSeconds;
 use crate::distrust::Distrust;
+use crate::full_load::FullLoad;
+use crate::lesson::{Lesson, NoLesson, Teacher};
 use crate::quantity::Milliamperes;
 use crate::report::STATES;
 use crate::setup::{Choices, POINTS, Setup};
@@ -98,6 +101,7 @@ pub struct Control<F> {
     rates: Rates,
     violations: Violations,
     escalation: Escalation,
+    full_load: FullLoad,
     /// The limit without what clients ask for.
     roots: Milliwatts,
 }
@@ -206,6 +210,7 @@ impl<F: Files> Control<F> {
             rates: Rates::new(),
             violations: Violations::new(),
             escalation: Escalation::default(),
+            full_load: FullLoad::default(),
             roots: setup.config.limit.power,
         }
     }
@@ -411,6 +416,7 @@ impl<F: Files> Control<F> {
         let before = self.governor.status();
         let command = self.governor.step(&input);
         self.note(now, passed, sample, &before);
+        self.note_load(passed, &input);
         self.escalate(now, sample, emit);
         self.due = None;
         match command {
@@ -529,6 +535,24 @@ impl<F: Files> Control<F> {
             .note([now, passed], power, [before, &after], mode);
     }
 
+    /// Notes what the mode draws under full load. What is throttled, or may be in another mode, teaches nothing.
+    fn note_load(&mut self, passed: Milliseconds, input: &Input) {
+        let status = self.governor.status();
+        let is_sure = self.shown == Some(status.mode) && !input.throttled;
+        let in_mode = status.measured.filter(|_| is_sure);
+        let in_mode = in_mode.map(|power| (status.mode, power));
+        let celsius = self.surroundings.seen.temperature_mc;
+        let celsius = celsius.map(|mc| mc as f32 / 1e3);
+        self.full_load
+            .note(passed, input.gpu_load, in_mode, celsius);
+    }
+
+    /// What this unit of the board has taught since the start, or since the model was set.
+    pub fn lesson(&self, teacher: Teacher, at: UtcSeconds) -> Result<Lesson, NoLesson> {
+        let drawn = self.full_load.modes();
+        self.choices.lesson(drawn, teacher, &self.board, at)
+    }
+
     /// Makes the mode unknown. The next call looks in any case.
     fn forget_mode(&mut self) {
         self.arrival.forget();
@@ -597,6 +621,7 @@ impl<F: Files> Control<F> {
                 .expect_load(power.0 as f32 / predicted.0.max(1) as f32);
         }
         self.choices = choices;
+        self.full_load.forget();
         // The ID belongs to the old grid.
         self.forget_mode();
         self.told.0 = None;

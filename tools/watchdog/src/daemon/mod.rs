@@ -18,6 +18,7 @@ use crate::clock::{Clock, UtcSeconds};
 use crate::config::Config;
 use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
+use crate::lesson::{Lesson, Teacher};
 use crate::limits::{
     Held, Leased, Lowering, Lowerings, MAX_LOWERINGS, Owner, Setter, held, is_raised, lowered,
 };
@@ -194,6 +195,11 @@ impl<F: Files> Daemon<F> {
         self.saved = changes;
     }
 
+    /// What this unit of the board has taught under the model in force; `None` if nothing yet.
+    pub fn lesson(&self, at: UtcSeconds) -> Option<Lesson> {
+        self.control.lesson(Teacher::Daemon, at).ok()
+    }
+
     /// A counter that increases whenever state, mode, limit or model change.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -305,6 +311,7 @@ impl<F: Files> Daemon<F> {
             oc3_events,
             least_mw: self.control.least_power().0,
             model: model.to_string_lossy().into_owned(),
+            unit: self.control.choices().of_unit(status.allowed),
             violations: self.control.violation_count(),
             changes: status.changes,
             over_limit_ms: over.0,

@@ -108,7 +108,8 @@ impl<F: Files> Daemon<F> {
             model: path,
             ..self.config.clone()
         };
-        let choices = Choices::read(&config, self.control.board()).map_err(refused)?;
+        let unit = self.base.choices.unit.id;
+        let choices = Choices::read(&config, self.control.board(), unit).map_err(refused)?;
         if let Some(why) = choices.distrust {
             return Err(Refused::new("model_unsuitable", why));
         }

@@ -13,7 +13,7 @@
 //! `error` has one of the names below, for programs, and a message, for people:
 //!
 //! ```json
-//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","max_limit_mw":30000,"unsaved":false,"least_mw":6100,"model":"model.wgt","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"late_looks":0,"claims":[],"disobedient":[],"last_violations":[]}}
+//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","max_limit_mw":30000,"unsaved":false,"least_mw":6100,"model":"model.wgt","unit":"8ff8117c, profiled for the model","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"late_looks":0,"claims":[],"disobedient":[],"last_violations":[]}}
 //! {"version":1,"error":{"name":"out_of_range","message":"power_mw is 0, expected 1 to 1000000"}}
 //! ```
 //!

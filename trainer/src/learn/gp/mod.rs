@@ -5,9 +5,9 @@
 //! ηᵢ ~ N(0, 1), so that a disturbed measurement may be noisier than the others. All hyperparameters θ have
 //! normal priors.
 //!
-//! L-BFGS finds the maximum of the posterior of θ and η, the MAP estimate. Few points agree with many θ: up to
-//! `SAMPLED` points, the process has samples of θ, given the estimated η. With more points it has one θ, the
-//! estimate. The first [`DECIDING`] points decide on θ. The estimate of η and the predictions use all points.
+//! L-BFGS finds the most probable θ and η, the MAP estimate. A few points leave θ uncertain. So a process of at most
+//! `SAMPLED` points has samples of θ, all with the estimated η; a process of more points has the estimated θ alone.
+//! The first [`DECIDING`] points decide on θ. The estimate of η and the predictions use all points.
 
 mod hyper;
 mod kernel;
@@ -292,17 +292,20 @@ impl Process {
     }
 
     /// Forgets some points: estimates or samples the hyperparameters again from the others. The
-    /// scale of the targets stays, and so do the noise factors of more than [`DECIDING`] points.
+    /// scale of the targets stays, and so do the noise factors of more than [`DECIDING`] points. `places` replaces those
+    /// of all points.
     pub fn without(
         &self,
         forgotten: impl Fn(usize) -> bool,
+        places: Option<&[Place]>,
         random: &mut ChaCha8Rng,
     ) -> Result<Self, SingularKernel> {
         let kept: Vec<usize> = (0..self.points.len())
             .filter(|at| !forgotten(*at))
             .collect();
+        let places = places.unwrap_or(&self.points.places);
         let points = Points {
-            places: kept.iter().map(|&at| self.points.places[at]).collect(),
+            places: kept.iter().map(|&at| places[at]).collect(),
             targets: kept.iter().map(|&at| self.points.targets[at]).collect(),
             ..self.points.clone()
         };
@@ -430,7 +433,7 @@ impl Process {
                 }
             };
             let means: Vec<Normal> = places.iter().enumerate().map(&mut mean).collect();
-            whiten(sample, &mut columns);
+            whiten(&sample.factor, &mut columns);
             let one = |(at, known): (usize, Normal)| {
                 let explained: f64 = columns.col_as_slice(at).iter().map(|v| v * v).sum();
                 let latent = (sample.kernel.variance(&places[at]) - explained).max(1e-12);
@@ -461,11 +464,45 @@ impl Process {
         })
     }
 
-    /// L⁻¹·k(points, places), one column per place.
-    fn whitened_columns(&self, sample: &Sample, places: &[Place]) -> Mat<f64> {
-        let mut columns = self.columns(sample, places);
-        whiten(sample, &mut columns);
-        columns
+    /// Predicts the effects β of groups of points, where ln targets are those of this process plus Zβ and β is normal around
+    /// 0 with standard deviations `sds`: (Z′V⁻¹Z + Λ⁻¹)⁻¹·Z′V⁻¹·(targets − mean), with the covariance V of the points, noise
+    /// included. `designs` are the columns of Z.
+    pub fn random_effects(
+        &self,
+        targets: &[f64],
+        designs: &[Vec<f64>],
+        sds: &[f64],
+    ) -> Result<Vec<f64>, SingularKernel> {
+        let (sample, standard) = (&self.samples[0], self.points.standard);
+        let points = Points {
+            targets: targets.iter().map(|&y| standard.apply(y)).collect(),
+            ..self.points.clone()
+        };
+        let residuals = points.residuals(&sample.theta, |_| {});
+        let (n, parts) = (residuals.len(), designs.len());
+        let z = Mat::from_fn(n, parts, |i, j| designs[j][i]);
+        let whitened = sample.factor.solve(&z);
+        let matrix = Mat::from_fn(parts, parts, |i, j| {
+            let sum: f64 = (0..n).map(|at| z[(at, i)] * whitened[(at, j)]).sum();
+            let prior = if i == j {
+                (standard.sd / sds[i]).powi(2)
+            } else {
+                0.0
+            };
+            sum + prior
+        });
+        let right = Mat::from_fn(parts, 1, |i, _| {
+            (0..n)
+                .map(|at| whitened[(at, i)] * residuals[at])
+                .sum::<f64>()
+        });
+        let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularKernel)?;
+        let solved = factor.solve(right);
+        Ok(solved
+            .col_as_slice(0)
+            .iter()
+            .map(|of| of * standard.sd)
+            .collect())
     }
 
     /// Leave-one-out predictive distributions of a new measurement with unchanged hyperparameters, by
@@ -517,19 +554,49 @@ impl Process {
 
     /// For each candidate, the reduction of the mean predictive variance over `places` that a
     /// measurement there would bring, in the squared unit of the targets: the mean of
-    /// cov(place, candidate)² / var(measurement), for the first sample.
+    /// cov(place, candidate)² / var(measurement), for the first sample. The coefficients of the mean count
+    /// as unknown, with the spread of their prior; the mean is taken as linear in them.
     pub fn gains(&self, places: &[Place], candidates: &[Place]) -> Vec<f64> {
         let sample = &self.samples[0];
-        let of_places = self.whitened_columns(sample, places);
-        let of_candidates = self.whitened_columns(sample, candidates);
+        let slopes = |places: &[Place]| -> Vec<Vec<f64>> {
+            places
+                .iter()
+                .map(|place| self.slopes(sample, place))
+                .collect()
+        };
+        let value = |(x, of_x): (&Place, &[f64]), (y, of_y): (&Place, &[f64])| {
+            let by_mean: f64 = of_x.iter().zip(of_y).map(|(a, b)| a * b).sum();
+            sample.kernel.value(x, y) + by_mean
+        };
+        let points = &self.points.places;
+        let [of_points, of_places, of_candidates] = [points, places, candidates].map(slopes);
+        let covariances = (0..points.len()).flat_map(|j| {
+            let (of_points, y) = (&of_points, (&points[j], &of_points[j][..]));
+            (j..points.len()).map(move |i| value((&points[i], &of_points[i]), y))
+        });
+        let noise = &self.map.noise;
+        let zeros = vec![0.0; points.len()];
+        let Ok(solved) = Solved::new(covariances, sample.kernel.noise, noise, &zeros) else {
+            return vec![0.0; candidates.len()];
+        };
+        let whitened = |places: &[Place], of_places: &[Vec<f64>]| {
+            let mut columns = Mat::from_fn(points.len(), places.len(), |i, j| {
+                value((&points[i], &of_points[i]), (&places[j], &of_places[j]))
+            });
+            whiten(&solved.factor, &mut columns);
+            columns
+        };
+        let known_of_places = whitened(places, &of_places);
+        let known_of_candidates = whitened(candidates, &of_candidates);
         let scale = self.points.standard.sd * self.points.standard.sd / places.len() as f64;
         let one = |at: usize| {
-            let known = of_candidates.col_as_slice(at);
+            let known = known_of_candidates.col_as_slice(at);
+            let candidate = (&candidates[at], &of_candidates[at][..]);
             let explained: f64 = known.iter().map(|v| v * v).sum();
-            let latent = (sample.kernel.variance(&candidates[at]) - explained).max(1e-12);
+            let latent = (value(candidate, candidate) - explained).max(1e-12);
             let covariance = |place: usize| {
-                let shared = of_places.col_as_slice(place).iter().zip(known);
-                let prior = sample.kernel.value(&places[place], &candidates[at]);
+                let shared = known_of_places.col_as_slice(place).iter().zip(known);
+                let prior = value((&places[place], &of_places[place]), candidate);
                 prior - shared.map(|(a, b)| a * b).sum::<f64>()
             };
             let squares: f64 = (0..places.len()).map(|at| covariance(at).powi(2)).sum();
@@ -537,19 +604,30 @@ impl Process {
         };
         (0..candidates.len()).map(one).collect()
     }
+
+    /// The derivatives of the mean function by its coefficients, each in standard deviations of its prior.
+    fn slopes(&self, sample: &Sample, place: &Place) -> Vec<f64> {
+        let mut slopes = vec![0.0; sample.theta.len() - KERNEL];
+        self.points.mean.value(place, &sample.theta, &mut slopes);
+        let priors = self.prior.iter().skip(KERNEL);
+        slopes.iter_mut().zip(priors).for_each(|(slope, [_, sd])| {
+            *slope *= sd / self.points.standard.sd;
+        });
+        slopes
+    }
 }
 
 /// Multiplies columns by L⁻¹.
-fn whiten(sample: &Sample, columns: &mut Mat<f64>) {
-    solve_lower_triangular_in_place(sample.factor.L(), columns.as_mut(), Par::Seq);
+fn whiten(factor: &Llt<f64>, columns: &mut Mat<f64>) {
+    solve_lower_triangular_in_place(factor.L(), columns.as_mut(), Par::Seq);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::mean::MOST_REFERENCES;
     use crate::learn::priors::Priors;
     use rand::SeedableRng;
+    use wattgate_cli::planning::MOST_REFERENCES;
 
     /// `n` places and a smooth function of them.
     pub fn points(n: usize) -> (Vec<Place>, Vec<f64>) {

@@ -7,7 +7,7 @@ mod select;
 use std::fs;
 use std::path::Path;
 
-use crate::common::{corpus, folder, row, run, write};
+use crate::common::{corpus, corpus_of_another, folder, row, run, write};
 use serde_json::Value;
 
 fn keys(json: &Value) -> Vec<&str> {
@@ -192,14 +192,14 @@ fn every_json_starts_with_its_version() {
     let folder = folder();
     let path = folder.path();
     fit(path, &corpus(), "--modes 20");
-    write(path, "other.csv", corpus().join("\n"));
+    write(path, "other.csv", corpus_of_another().join("\n"));
     let scored = "--modes 20 --runs 1 --json";
     for (arguments, code) in [
         ("check --json corpus.csv", 0),
         ("plan --board corpus.csv --modes 5 --json", 0),
         ("fit corpus.csv --modes 20 -o new.wgt --json", 0),
         (
-            "transfer corpus.csv --reference model.wgt --modes 20 -o new.wgt --json",
+            "transfer corpus.csv --reference other.csv --modes 20 -o new.wgt --json",
             0,
         ),
         (&format!("evaluate corpus.csv --methods linear {scored}"), 0),
@@ -231,7 +231,7 @@ fn models_that_are_none_are_refused_by_name() {
     let mut flipped = model.clone();
     flipped[300] ^= 4;
     let mut newer = model.clone();
-    newer[4] = 4;
+    newer[4] = 5;
     let cases: [(&[u8], &str); 5] = [
         (&model[..500], "truncated: shorter than its header says"),
         (&flipped, "damaged: the checksum does not match"),
@@ -241,7 +241,7 @@ fn models_that_are_none_are_refused_by_name() {
         ),
         (
             &newer,
-            "written in format version 4; this reader knows versions 1 … 3",
+            "written in format version 5; this reader knows versions 1 … 4",
         ),
         (b"", "shorter than a model file's header"),
     ];

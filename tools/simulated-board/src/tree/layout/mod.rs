@@ -11,6 +11,7 @@ use wattgate_board_tables::Board;
 
 use super::conf::conf;
 use super::file::File;
+use crate::unit::Unit;
 use listing::fixed;
 pub use listing::{Alias, Layout, ranges};
 
@@ -31,10 +32,10 @@ pub fn boot_id(random: u128) -> String {
     parts.join("-") + "\n"
 }
 
-/// The files of a board whose first hwmon or iio device has this number.
-pub fn files_of(board: &Board, first_number: usize) -> Layout {
+/// The files of a unit of a board whose first hwmon or iio device has this number.
+pub fn files_of(board: &Board, unit: &Unit, first_number: usize) -> Layout {
     let mut layout = Layout::default();
-    identity(&mut layout, board);
+    identity(&mut layout, board, unit);
     clocks::cpus(&mut layout, board);
     clocks::gpu(&mut layout, board);
     clocks::memory(&mut layout, board);
@@ -49,7 +50,7 @@ pub fn files_of(board: &Board, first_number: usize) -> Layout {
     layout
 }
 
-fn identity(layout: &mut Layout, board: &Board) {
+fn identity(layout: &mut Layout, board: &Board, unit: &Unit) {
     let tree = "/proc/device-tree";
     layout.put(format!("{tree}/model"), fixed(board.model.clone() + "\0"));
     let compatible: String = board
@@ -58,6 +59,8 @@ fn identity(layout: &mut Layout, board: &Board) {
         .map(|it| format!("{it}\0"))
         .collect();
     layout.put(format!("{tree}/compatible"), fixed(compatible));
+    let serial_number = unit.serial_number() + "\0";
+    layout.put(format!("{tree}/serial-number"), fixed(serial_number));
     layout.alias("/sys/firmware/devicetree/base", tree);
     if let Some((release, revision)) = &board.l4t {
         let text = format!(

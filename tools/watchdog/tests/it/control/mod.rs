@@ -6,6 +6,7 @@ mod models;
 mod obedience;
 mod sensor;
 mod throttling;
+mod units;
 mod writers;
 
 use std::path::Path;

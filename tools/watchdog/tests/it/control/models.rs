@@ -8,7 +8,7 @@ use crate::board::{booted, load};
 use crate::model_files::{flat, sealed, too_low};
 use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{ModeId, PowerMode, State};
+use wattgate_runtime::{ModeId, PowerMode, State, UNIT_LEN, UnitId};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::setup::SetupError;
 
@@ -58,12 +58,16 @@ fn once_and_run_choose_the_same_first_mode() {
     }
 }
 
-/// The shipped model, as if profiled with a mask of gated TPCs, which is the last field of a file.
+/// The model, as if profiled with a mask of gated TPCs, which stands before the list of its one unit.
 fn profiled_with(mask: u32) -> Vec<u8> {
     let mut bytes = std::fs::read(MODEL).expect("a model");
-    assert_eq!(bytes.pop(), Some(0), "no mask");
+    let unit = UnitId::of_serial_number("simulated").expect("an id");
+    let id = unit.0.to_le_bytes();
+    let at = bytes.windows(4).position(|four| four == id);
+    let at = at.expect("the unit") - 2;
+    assert_eq!(bytes[at..at + 2], [0, UNIT_LEN as u8], "no mask, one unit");
     // Some, then a varint of two bytes.
-    bytes.extend([1, mask as u8 | 0x80, (mask >> 7) as u8]);
+    bytes.splice(at..=at, [1, mask as u8 | 0x80, (mask >> 7) as u8]);
     sealed(bytes)
 }
 

@@ -1,0 +1,158 @@
+//! The page of `units`: two charts and the table.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use plotters::prelude::*;
+
+use super::Row;
+
+const SIZE: (u32, u32) = (900, 380);
+
+/// Colours of the spreads, told apart by everybody (Okabe and Ito).
+const COLOURS: [RGBColor; 4] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+];
+
+type Failed = Box<dyn std::error::Error>;
+
+/// A value of a row.
+type Figure = fn(&Row) -> f64;
+
+/// Draws the page of some rows.
+pub fn page(rows: &[Row], workload: &str) -> Result<String, Failed> {
+    let over = chart(
+        rows,
+        "units over the limit, %",
+        |row| row.figures.over_pct,
+        Some(5.0),
+    )?;
+    let speed = chart(
+        rows,
+        "speed, % of each unit's oracle",
+        |row| row.figures.speed_pct,
+        None,
+    )?;
+    let mut table = String::new();
+    for row in rows {
+        let figures = &row.figures;
+        writeln!(
+            table,
+            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}",
+            row.board,
+            row.spread,
+            row.trained,
+            row.choice,
+            row.draws,
+            figures.over_pct,
+            figures.mean_excess_pct,
+            figures.worst_excess_pct,
+            figures.speed_pct
+        )?;
+    }
+    Ok(format!(
+        "<!DOCTYPE html>
+<html lang=\"en\"><meta charset=\"utf-8\"><title>Other units of a board</title>
+<style>
+body {{ font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }}
+svg {{ width: 100%; height: auto }}
+td, th {{ padding: 0 .8em; text-align: right }} td:nth-child(1), td:nth-child(4), th {{ text-align: left }}
+</style>
+<h1>Other units of a board</h1>
+<p>Simulated: {workload}. A model is made of one or several units; <code>wattgated once</code> then chooses on units that it
+was not made of. A unit is over the limit if the power at which its mode settles exceeds it. Lines are means over the boards,
+each for a true spread between units in multiples of the published one. The dashed line is what 95 % allows.</p>
+{over}
+{speed}
+<table>
+<tr><th>board<th>spread<th>units trained on<th>choice<th>draws<th>over, %<th>by (mean), %<th>by (worst), %<th>speed, %
+{table}</table>
+</html>
+"
+    ))
+}
+
+/// A chart of a figure of `once` over the number of units in training, with a line for each spread.
+fn chart(
+    rows: &[Row],
+    title: &str,
+    figure: Figure,
+    allowed: Option<f64>,
+) -> Result<String, Failed> {
+    let once: Vec<&Row> = rows.iter().filter(|row| row.choice == "once").collect();
+    let mut spreads: Vec<f64> = once.iter().map(|row| row.spread).collect();
+    spreads.sort_unstable_by(f64::total_cmp);
+    spreads.dedup();
+    let mut trained: Vec<u64> = once.iter().map(|row| row.trained).collect();
+    trained.sort_unstable();
+    trained.dedup();
+    let line = |spread: f64| -> Vec<(f64, f64)> {
+        let mean = |&n: &u64| {
+            let of = once
+                .iter()
+                .filter(|row| row.spread == spread && row.trained == n);
+            let values: Vec<f64> = of.map(|row| figure(row)).collect();
+            (
+                n as f64,
+                values.iter().sum::<f64>() / values.len().max(1) as f64,
+            )
+        };
+        trained.iter().map(mean).collect()
+    };
+    let lines: Vec<(f64, Vec<(f64, f64)>)> = spreads.iter().map(|of| (*of, line(*of))).collect();
+    let values = lines
+        .iter()
+        .flat_map(|(_, line)| line.iter().map(|(_, y)| *y));
+    let range = around(values.chain(allowed));
+    let most = trained.last().map_or(1.0, |most| *most as f64);
+    let mut text = String::new();
+    {
+        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        area.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(50)
+            .build_cartesian_2d(0.5..most + 0.5, range)?;
+        chart
+            .configure_mesh()
+            .x_desc("units in training")
+            .x_labels(12)
+            .light_line_style(WHITE)
+            .draw()?;
+        if let Some(allowed) = allowed {
+            let ends = [(0.5, allowed), (most + 0.5, allowed)];
+            chart.draw_series(DashedLineSeries::new(ends, 6, 4, BLACK.stroke_width(1)))?;
+        }
+        for ((spread, line), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
+            let circles = line.iter().map(|at| Circle::new(*at, 4, colour.filled()));
+            chart.draw_series(circles)?;
+            let style = colour.stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(line.iter().copied(), style))?
+                .label(format!("true spread {spread} × the published one"))
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        }
+        chart
+            .configure_series_labels()
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        area.present()?;
+    }
+    Ok(text)
+}
+
+/// A range around some values.
+fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let ends = values.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], value| {
+        [low.min(value), high.max(value)]
+    });
+    let [low, high] = if ends[0] <= ends[1] { ends } else { [0.0, 1.0] };
+    let margin = 0.1 * (high - low).max(1.0);
+    (low - margin).max(0.0)..high + margin
+}
