@@ -101,8 +101,8 @@ pub use format::{
 };
 pub use front::{Front, Least, Point};
 pub use governor::{
-    Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit, ReadBack,
-    Settings, State, Status, UP_EVERY, UPS, WINDOW,
+    Aim, Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit,
+    ReadBack, Settings, State, Status, UP_EVERY, UPS, WINDOW,
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins, TimeSpread};

@@ -81,10 +81,13 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.modes.expected(index, phase) * (1.0 + margin)
     }
 
-    pub(super) fn fastest_predicted(&self) -> Option<usize> {
+    /// The fastest mode whose guarded prediction is within the limit, and that the aim wants.
+    pub(super) fn first_wanted(&self, now: Milliseconds) -> Option<usize> {
         let allowed = self.allowance.reading(&self.settings);
-        self.modes
-            .fastest(|index| self.modes.is_predicted_within(index, allowed))
+        let goal = self.goal(now);
+        self.modes.fastest(|index| {
+            self.modes.is_predicted_within(index, allowed) && self.is_wanted(index, goal)
+        })
     }
 
     /// The fastest mode that fits at a level of the load, is within what the window leaves, and draws less than the

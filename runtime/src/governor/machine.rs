@@ -2,6 +2,7 @@
 
 use core::borrow::Borrow;
 
+use super::aim::Pursuit;
 use super::allowance::Allowance;
 use super::clock::{Clock, Passed};
 use super::interface::{Command, GovernorError, Input, Limit, Settings, State, Status};
@@ -112,6 +113,7 @@ pub struct Governor<const N: usize, F = Front<N>> {
     pub(super) was_released: bool,
     pub(super) ups: Ups,
     pub(super) failed: Failed,
+    pub(super) pursuit: Pursuit,
     /// Time in ms from a request to the read-back: the longest of the recent ones.
     pub(super) takes_ms: u64,
     pub(super) due: Milliseconds,
@@ -160,6 +162,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 modes: 0,
                 at: Milliseconds(0),
             },
+            pursuit: Pursuit::NONE,
             takes_ms: 0,
             due: Milliseconds(0),
             counts: Counts {
@@ -222,6 +225,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.modes.begin(front);
         self.load = Load::new(self.settings.memory, self.modes.first_level());
         self.stay = Stay::NONE;
+        self.pursuit.forget();
         self.begin();
         Ok(())
     }
@@ -235,6 +239,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         check(front.borrow())?;
         let mode = self.modes.point(self.stay.at).map(|point| point.mode);
         self.modes.replace(front);
+        self.pursuit.forget();
         let points = self.modes.front().points();
         let same = points.iter().position(|point| Some(point.mode) == mode);
         self.stay.at = same.unwrap_or(0);
@@ -278,10 +283,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.modes.front()
     }
 
-    /// The fastest mode whose guarded prediction is within the limit. A new governor starts with it, or with the mode of
-    /// least power if there is none.
+    /// The fastest mode whose guarded prediction is within the limit, or the slower one that the aim wants. A new governor
+    /// starts with it, or with the mode of least power if there is none.
     pub fn first(&self) -> Option<ModeId> {
-        let first = self.fastest_predicted()?;
+        let first = self.first_wanted(self.clock.now())?;
         self.modes.point(first).map(|point| point.mode)
     }
 
@@ -340,6 +345,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if let (Some(steps), Some(time)) = (input.steps, self.modes.time(self.stay.at)) {
             self.load.steps.record(steps, time, now);
         }
+        self.count_steps(input.steps, passed, now);
         self.note_throttling(input.throttled, now);
         let mode = self.read_back(input, now);
         let waits = self.stay.set.is_none() && self.stay.requested.is_some();

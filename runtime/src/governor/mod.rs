@@ -42,6 +42,9 @@
 //! model decides, with its guard band: [`Governor::first`]. If a wide guard
 //! band rules out all faster modes, the governor measures a few slower ones (`explore.rs`).
 //!
+//! **Aim** (`aim.rs`). An [`Aim`] of less power or energy, with or without a deadline, makes the policy stop at a
+//! slower mode than the fastest that fits. The limit comes first.
+//!
 //! **Actuator** (`actuator.rs`). A mode is set when the caller reads it back. The governor waits
 //! `READ_BACK_TIMEOUT` for it, asks again, and after `TRIES` requests avoids the mode for
 //! `BACK_OFF`. After `TRIES` modes in a row have failed, the modes are tried one by one, from the least power on, once a
@@ -66,6 +69,7 @@
 //! | Tracking | Settling | another program had changed the mode |
 //! | Tracking | ProbingUp | a faster mode fits |
 //! | Tracking | SteppingDown | a wide guard band rules out all faster modes: the governor explores a slower one |
+//! | Tracking | SteppingDown | the aim is reached with less in a slower mode |
 //! | any | SteppingDown | the power is over the limit, the mode no longer fits, or it was excluded or cannot be set |
 //! | Tracking | SteppingDown | the readings have not changed for long: the governor tests the sensor with a slower mode |
 //! | any | Safe(NoSensor) | the sensor is blind |
@@ -80,6 +84,7 @@
 //! `CONSTANTS.md` gives the source of each constant.
 
 mod actuator;
+mod aim;
 mod allowance;
 mod clock;
 mod explore;
@@ -98,6 +103,7 @@ mod sensor;
 mod stay;
 mod steps;
 
+pub use aim::Aim;
 pub use clock::LONGEST_GAP;
 pub use interface::{
     Average, Budget, Cause, Command, GovernorError, Input, Limit, ReadBack, Settings, State,

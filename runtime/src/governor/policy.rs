@@ -102,7 +102,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let first = match self.counts.changes {
             // Nobody knows what a faster mode draws.
             _ if self.clock.is_useless() => None,
-            0 => self.fastest_predicted(),
+            0 => self.first_wanted(now),
             _ => {
                 let phase = match self.stay.goes_on {
                     true => self.phase(now),
@@ -111,8 +111,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 let allowed = self.allowed();
                 let reading = self.allowance.reading(&self.settings);
                 let is_unknown = self.modes.front().is_unknown();
+                let goal = self.goal(now);
                 self.modes.fastest(|index| {
                     self.bound(index, phase) <= allowed
+                        && self.is_wanted(index, goal)
                         && !self.modes.is_held(index, now)
                         && (!is_unknown || self.modes.is_measured(index))
                         && (!was_released || self.modes.is_predicted_within(index, reading))
@@ -311,7 +313,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             .busy
             .is_some_and(|from| now.since(from) >= self.window);
         // After a gap in the readings, the mode is measured again first.
-        let is_time = has_dwelt && is_busy && self.stay.measured.is_some() && !self.ups.is_empty();
+        let is_time = has_dwelt && is_busy && self.stay.measured.is_some();
         if !is_time || self.state != State::Tracking {
             return Command::Keep;
         }
@@ -319,6 +321,13 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let short = self.load.short.level * (1.0 - self.load.noise.deviation());
         let phase = self.phase(now).max(short);
         let allowed = self.allowed();
+        let goal = self.goal(now);
+        if let Some(goal) = goal.filter(|&goal| goal < at) {
+            return self.change(goal, State::SteppingDown, now);
+        }
+        if self.ups.is_empty() {
+            return Command::Keep;
+        }
         let reach = self.reach();
         let nearest = (at + 1..N)
             .find(|&index| self.modes.is_choosable(index) && !self.modes.is_held(index, now));
@@ -326,6 +335,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             (self.modes.predicted(index) <= reach
                 || self.modes.is_measured(index)
                 || Some(index) == nearest)
+                && self.is_wanted(index, goal)
                 && self.bound(index, phase) <= allowed
                 && self.may_return(index, phase, allowed)
                 && !self.modes.is_held(index, now)
@@ -335,6 +345,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 self.ups.take();
                 self.change(next, State::ProbingUp, now)
             }
+            _ if !self.is_wanted(at + 1, goal) => Command::Keep,
             _ => self.explore(phase, allowed, now),
         }
     }

@@ -172,6 +172,8 @@ pub struct Plant {
     /// Ratio of true to predicted power, common to all modes.
     pub factor: f64,
     pub error: ModeError,
+    /// Ratio of true to predicted time.
+    pub time_error: ModeError,
     /// Standard deviation of the means of 10 ms, as part of the power.
     pub ripple: f64,
     pub load: Load,
@@ -208,6 +210,10 @@ pub struct Plant {
     pub is_watched: bool,
     /// Whether the workload reports its steps, and their number.
     pub reports_steps: bool,
+    /// How many it reports for each.
+    pub steps_times: f64,
+    /// The least time of a step in µs, for which the workload waits.
+    pub period_us: Option<f64>,
     /// The phase that it tells, at a time in ms.
     pub phase: Box<dyn Fn(u64) -> Option<u16>>,
     steps: f64,
@@ -304,6 +310,7 @@ impl Plant {
             seed,
             factor: 1.0,
             error: exact,
+            time_error: exact,
             ripple: 0.06,
             load: Box::new(full),
             sensor,
@@ -328,6 +335,8 @@ impl Plant {
             throttle_age: THROTTLE_SHOWS,
             is_watched: false,
             reports_steps: false,
+            steps_times: 1.0,
+            period_us: None,
             phase: Box::new(|_| None),
             steps: 0.0,
             modes: Vec::new(),
@@ -368,7 +377,8 @@ impl Plant {
 
     /// The time for a minibatch in a mode, in µs.
     pub fn microseconds(&self, mode: ModeId) -> f64 {
-        f64::from(self.governor.front().times()[self.index(mode)].0)
+        let predicted = f64::from(self.governor.front().times()[self.index(mode)].0);
+        predicted * (self.time_error)(self.seed, mode)
     }
 
     /// Speed in minibatches a ms of the fastest mode whose true power is within a limit in mW.
@@ -433,12 +443,14 @@ impl Plant {
                 self.rippled = 1.0 + self.ripple * ripple;
             }
             let (activity, _) = (self.load)(self.now_ms);
+            let activity = activity * self.busy();
             self.throttle_age += 1;
             let calm = at_activity(self.draws, activity * self.throttle);
             let drawn = calm * self.rippled;
             if activity > 0.05 {
-                self.account.work += self.throttle * 1e3 / self.takes;
-                self.steps += self.throttle * 1e3 / self.takes;
+                let steps = self.throttle * self.busy() * 1e3 / self.takes;
+                self.account.work += steps;
+                self.steps += self.steps_times * steps;
             }
             self.account.take(drawn, calm, limit);
             let chips = self.sensor.chips.iter().zip(parts);
@@ -449,6 +461,12 @@ impl Plant {
                 self.step();
             }
         }
+    }
+
+    /// The share of the time in which the workload does not wait.
+    fn busy(&self) -> f64 {
+        let period = self.period_us.unwrap_or(0.0);
+        self.takes / self.takes.max(period).max(1.0)
     }
 
     /// Lets the board do a share of its work, as firmware does that divides the clocks.
@@ -502,6 +520,7 @@ impl Plant {
             self.frozen = self.sample();
         }
         let (_, gpu_load) = (self.load)(self.now_ms);
+        let gpu_load = gpu_load.map(|load| (f64::from(load) * self.busy()) as u16);
         let is_known = self.coming.is_none() && !self.is_elsewhere;
         let mut input = Input::at(Milliseconds(self.now_ms));
         input.sample = (self.sensor_fault)(self.now_ms, self.frozen);

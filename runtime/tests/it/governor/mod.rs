@@ -9,10 +9,12 @@
 //! | `exploring` | measured errors replace a wide guard band |
 //! | `throttling` | a throttled board teaches nothing, and the limit holds when the throttling ends |
 //! | `budgets` | averages, budgets, energy |
+//! | `aims` | deadlines, less power and less energy below the limit |
 //! | `edges` | clocks that jump, sensors that stand still, boards that are slow, reads that fail |
 //! | `inputs` | no input causes a panic; bad settings are refused |
 
 mod adversary;
+mod aims;
 mod budgets;
 mod edges;
 mod exploring;
