@@ -26,7 +26,7 @@ use core::fmt;
 
 use crate::crc::crc32;
 use crate::guard::{GuardBand, GuardError, Knot, Margin};
-use crate::units::{Confidence, Milliwatts};
+use crate::units::{Confidence, Microseconds, Milliwatts};
 
 /// The largest number of units that a file lists.
 pub const MOST_UNITS: usize = 10;
@@ -239,15 +239,15 @@ impl Unit {
         scaled(power.0, log)
     }
 
-    /// The predicted time on this unit, from a predicted time in µs.
-    pub(crate) fn scaled_time(&self, time: u32) -> u32 {
-        scaled(time, self.time)
+    /// The predicted time on this unit.
+    pub fn time(&self, predicted: Microseconds) -> Microseconds {
+        Microseconds(scaled(predicted.0, self.time))
     }
 
-    /// The guarded time on this unit, from a guarded time in µs.
-    pub(crate) fn scaled_guarded_time(&self, time: u32) -> u32 {
+    /// The guarded time on this unit.
+    pub fn guarded_time(&self, guarded: Microseconds) -> Microseconds {
         let [margin, _] = self.margins;
-        scaled(time, self.time + margin)
+        Microseconds(scaled(guarded.0, self.time + margin))
     }
 }
 

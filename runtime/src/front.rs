@@ -255,8 +255,8 @@ impl<const N: usize> Front<N> {
             };
             point.power = unit.power(point.power);
             point.guarded = unit.guarded_power(point.guarded);
-            point.guarded_time = Microseconds(unit.scaled_guarded_time(point.guarded_time.0));
-            let time = Microseconds(unit.scaled_time(time.0));
+            point.guarded_time = unit.guarded_time(point.guarded_time);
+            let time = unit.time(time);
             let last = kept.checked_sub(1).and_then(|last| self.points.get(last));
             let place = match last {
                 Some(last) if point.guarded_time >= last.guarded_time => continue,

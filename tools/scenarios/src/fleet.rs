@@ -12,7 +12,7 @@ use serde::Serialize;
 use wattgate_board_tables::Board;
 use wattgate_runtime::{Grid, Milliwatts, POWER_SPREAD, PowerMode, TIME_SPREAD};
 use wattgate_simulated_board::tree::Tree;
-use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::unit::{Spread, Unit};
 use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::clock::UtcSeconds;
 use wattgate_watchdog::config::{self, Config};
@@ -21,7 +21,7 @@ use wattgate_watchdog::lesson::{RISE_K, Teacher};
 use wattgate_watchdog::setup::Setup;
 
 use crate::holders::wattgate::poll;
-use crate::judge::{JudgeError, Subject};
+use crate::judge::{JudgeError, Subject, TrueMode};
 use crate::parallel::on_all_cores;
 use crate::recorded::RecordedTree;
 use crate::replay::ReplayError;
@@ -45,18 +45,20 @@ pub struct Fleet<'a> {
     members: Vec<Member<'a>>,
 }
 
-/// A unit, and its modes that no other one beats in power and speed: rate and power in W, the fastest first.
+/// A unit, and its modes that no other one beats in power and speed, the fastest first.
 #[derive(Debug)]
 struct Member<'a> {
     subject: Subject<'a>,
-    unbeaten: Vec<[f64; 2]>,
+    unbeaten: Vec<TrueMode>,
 }
 
 /// What decides on the mode of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
     /// `wattgated once`.
     Once,
+    /// `wattgated once`, if the margins for another unit were wider by a factor.
+    Widened(f32),
     /// `wattgated once --measure`, with the workload at full load.
     Measure,
     /// The daemon, this long after its start under full load.
@@ -85,31 +87,54 @@ pub struct FleetFigures {
     pub speed_pct: f64,
 }
 
-/// Multiples of a simulated board's spread of power and time that give the spread in which a model believes.
-pub fn as_published(board: &Board, workload: &Workload) -> Result<[f64; 2], JudgeError> {
+/// The spread between units in which a model believes: that of the power in the modes that limits choose, and that of the
+/// time. A factor on all powers adds what the parts of a simulated board do not differ by.
+pub fn as_published(
+    board: &Board,
+    workload: &Workload,
+    limits_pct: &[f64],
+) -> Result<Spread, JudgeError> {
     let nominal = Subject::new(board, workload, Unit::NOMINAL, boot(board), Fan::Full)?;
-    let middle = board.axes().map(|axis| axis[axis.len() / 2]);
+    let unbeaten = unbeaten(&nominal)?;
+    let chosen = limits_mw(&unbeaten, limits_pct).map(|limit| {
+        let fits = unbeaten
+            .iter()
+            .find(|mode| mode.watts <= f64::from(limit) / 1e3);
+        fits.or(unbeaten.last())
+    });
+    let chosen: Vec<&TrueMode> = chosen.flatten().collect();
     let of = |seed: u64| {
         let unit = Unit::drawn(FIRST_OF_SPREAD + seed);
         let subject = Subject::new(board, workload, unit, boot(board), Fan::Full)?;
-        let ratios = [middle, board.maxn()].map(|knobs| {
-            let [here, there] = [&subject, &nominal].map(|it| it.settled_w(&it.truth(knobs)));
-            (here / there).ln()
-        });
-        Ok([ratios[0].midpoint(ratios[1]), unit.time.ln()])
+        let log =
+            |mode: &&TrueMode| (subject.settled_w(&subject.truth(mode.knobs)) / mode.watts).ln();
+        let logs = chosen.iter().map(log);
+        Ok((logs.collect(), unit.time.ln()))
     };
     let drawn = (0..OF_SPREAD)
         .map(of)
-        .collect::<Result<Vec<_>, JudgeError>>()?;
-    let sd = |at: usize| {
-        let mean = drawn.iter().map(|of| of[at]).sum::<f64>() / drawn.len() as f64;
-        let squares = drawn.iter().map(|of| (of[at] - mean).powi(2));
+        .collect::<Result<Vec<(Vec<f64>, f64)>, JudgeError>>()?;
+    let sd = |of: &dyn Fn(&(Vec<f64>, f64)) -> f64| {
+        let mean = drawn.iter().map(of).sum::<f64>() / drawn.len() as f64;
+        let squares = drawn.iter().map(|unit| (of(unit) - mean).powi(2));
         (squares.sum::<f64>() / (drawn.len() - 1) as f64).sqrt()
     };
-    Ok([
-        f64::from(POWER_SPREAD) / sd(0),
-        f64::from(TIME_SPREAD) / sd(1),
-    ])
+    let of_modes = (0..chosen.len()).map(|at| sd(&|unit| unit.0[at]));
+    let of_power = of_modes.sum::<f64>() / chosen.len().max(1) as f64;
+    let published = f64::from(POWER_SPREAD);
+    Ok(Spread {
+        parts: (published / of_power).min(1.0),
+        module: (published.powi(2) - of_power.powi(2)).max(0.0).sqrt(),
+        time: f64::from(TIME_SPREAD) / sd(&|unit| unit.1),
+    })
+}
+
+/// Limits in mW, in % of the span of power of the unbeaten modes.
+fn limits_mw(unbeaten: &[TrueMode], limits_pct: &[f64]) -> impl Iterator<Item = u32> {
+    let ends = [unbeaten.last(), unbeaten.first()];
+    let [least, most] = ends.map(|end| end.map_or(0.0, |mode| mode.watts));
+    let limit = move |pct: &f64| (1e3 * (least + pct / 100.0 * (most - least))).round() as u32;
+    limits_pct.iter().map(limit)
 }
 
 /// The mode in which a board boots: one with all TPCs.
@@ -125,34 +150,23 @@ impl<'a> Fleet<'a> {
         units: &[Unit],
         limits_pct: &[f64],
     ) -> Result<Self, JudgeError> {
-        let axes = board.axes();
-        let grid = Grid::new(axes.each_ref().map(Vec::as_slice));
-        let grid = grid.map_err(|why| other(io::Error::other(why.to_string())))?;
         let member = |unit: &Unit| {
             let subject = Subject::new(board, workload, *unit, boot(board), Fan::Full)?;
-            let modes = subject.modes(&grid, Path::new("the board"))?;
-            let modes = modes.iter().map(|mode| [mode.truth.rate, mode.watts]);
-            let unbeaten = unbeaten(modes.collect());
+            let unbeaten = unbeaten(&subject)?;
             Ok::<_, JudgeError>(Member { subject, unbeaten })
         };
         let nominal = member(&Unit::NOMINAL)?;
-        let ends = [nominal.unbeaten.last(), nominal.unbeaten.first()];
-        let [least, most] = ends.map(|end| end.map_or(0.0, |[_, watts]| *watts));
-        let limit = |pct: &f64| (1e3 * (least + pct / 100.0 * (most - least))).round() as u32;
         Ok(Self {
             board,
             workload,
-            limits_mw: limits_pct.iter().map(limit).collect(),
+            limits_mw: limits_mw(&nominal.unbeaten, limits_pct).collect(),
             members: on_all_cores(units, member)?,
         })
     }
 
     /// The figures of a choice with a model.
     pub fn figures(&self, model: &Path, choice: Choice) -> Result<FleetFigures, JudgeError> {
-        let of = |member: &Member<'a>| {
-            let of_limit = |limit: &u32| member.outcome(model, *limit, choice);
-            self.limits_mw.iter().map(of_limit).collect()
-        };
+        let of = |member: &Member<'a>| member.outcomes(model, &self.limits_mw, choice);
         let outcomes: Vec<Vec<Outcome>> = on_all_cores(&self.members, of)?;
         let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
         Ok(FleetFigures::of(&outcomes))
@@ -164,7 +178,38 @@ fn other(why: io::Error) -> JudgeError {
 }
 
 impl Member<'_> {
-    fn outcome(&self, model: &Path, limit_mw: u32, by: Choice) -> Result<Outcome, JudgeError> {
+    /// One for each limit.
+    fn outcomes(
+        &self,
+        model: &Path,
+        limits_mw: &[u32],
+        by: Choice,
+    ) -> Result<Vec<Outcome>, JudgeError> {
+        let first = limits_mw.first().copied().unwrap_or_default();
+        let (mut setup, _) = self.setup(model, first)?;
+        if let Choice::Widened(factor) = by {
+            let margins = &mut setup.choices.unit.effect.margins;
+            *margins = margins.map(|margin| margin * factor);
+            setup.choices.adapt(&setup.board);
+        }
+        let mut outcomes = Vec::new();
+        for &limit_mw in limits_mw {
+            setup.config.limit.power = Milliwatts(limit_mw);
+            let mode = match by {
+                Choice::Once | Choice::Widened(_) => choice(&setup),
+                Choice::Measure => measured(self.setup(model, limit_mw)?),
+                Choice::Daemon(after) => {
+                    let (_, mode) = held(self.setup(model, limit_mw)?, after).status();
+                    mode
+                }
+            };
+            outcomes.push(self.judged(mode, limit_mw));
+        }
+        Ok(outcomes)
+    }
+
+    /// The unit with its workload, just booted.
+    fn setup(&self, model: &Path, limit_mw: u32) -> Result<(Setup, RecordedTree), JudgeError> {
         let subject = &self.subject;
         let tree = Tree::new(subject.board.clone(), subject.unit, 0, boot(subject.board));
         let mut tree = tree.map_err(ReplayError::Boot)?;
@@ -174,39 +219,15 @@ impl Member<'_> {
         let text = config::text(model, Milliwatts(limit_mw));
         let config = Config::parse(&text, Path::new("fleet")).map_err(io::Error::other);
         let setup = Setup::new(config.map_err(other)?, &files, Path::new("/"));
-        let setup = setup.map_err(ReplayError::Setup)?;
-        let mode = match by {
-            Choice::Once => choice(&setup),
-            Choice::Measure => {
-                let (config, mut choices) = (setup.config.clone(), setup.choices.clone());
-                let first = choice(&setup);
-                let control = held(setup, files, MEASURED);
-                let lesson = control.lesson(Teacher::User, NOW);
-                let (board, _) = control.release();
-                match lesson {
-                    Err(_) => first,
-                    Ok(lesson) => {
-                        choices.learn(&lesson, RISE_K, &board);
-                        choice(&Setup {
-                            config,
-                            board,
-                            choices,
-                        })
-                    }
-                }
-            }
-            Choice::Daemon(after) => held(setup, files, after).status().1,
-        };
-        Ok(self.judged(mode, limit_mw))
+        Ok((setup.map_err(ReplayError::Setup)?, files))
     }
 
     fn judged(&self, mode: PowerMode, limit_mw: u32) -> Outcome {
         let truth = self.subject.truth(mode.knobs());
         let limit_w = f64::from(limit_mw) / 1e3;
-        let fits = self.unbeaten.iter().find(|[_, watts]| *watts <= limit_w);
-        let best = fits
-            .or(self.unbeaten.last())
-            .map_or(truth.rate, |[rate, _]| *rate);
+        let fits = self.unbeaten.iter().find(|mode| mode.watts <= limit_w);
+        let best = fits.or(self.unbeaten.last());
+        let best = best.map_or(truth.rate, |mode| mode.truth.rate);
         Outcome {
             excess: self.subject.settled_w(&truth) / limit_w - 1.0,
             speed: truth.rate / best,
@@ -222,8 +243,26 @@ fn choice(setup: &Setup) -> PowerMode {
     }
 }
 
+/// The mode of `once --measure`.
+fn measured((setup, files): (Setup, RecordedTree)) -> PowerMode {
+    let (config, mut choices) = (setup.config.clone(), setup.choices.clone());
+    let first = choice(&setup);
+    let control = held((setup, files), MEASURED);
+    let lesson = control.lesson(Teacher::User, NOW);
+    let (board, _) = control.release();
+    let Ok(lesson) = lesson else {
+        return first;
+    };
+    choices.learn(&lesson, RISE_K, &board);
+    choice(&Setup {
+        config,
+        board,
+        choices,
+    })
+}
+
 /// Lets the daemon hold the limit for some time.
-fn held(setup: Setup, files: RecordedTree, time: Duration) -> Control<RecordedTree> {
+fn held((setup, files): (Setup, RecordedTree), time: Duration) -> Control<RecordedTree> {
     let mut control = Control::new(setup, files);
     while control.files().now() < time {
         let next = poll(&mut control);
@@ -232,16 +271,23 @@ fn held(setup: Setup, files: RecordedTree, time: Duration) -> Control<RecordedTr
     control
 }
 
-/// Those that no other one beats in both rate and power, the fastest first.
-fn unbeaten(mut modes: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
-    modes.sort_unstable_by(|[a, p], [b, q]| b.total_cmp(a).then(p.total_cmp(q)));
+/// The modes of a unit that no other one beats in both rate and power, the fastest first.
+fn unbeaten(subject: &Subject<'_>) -> Result<Vec<TrueMode>, JudgeError> {
+    let axes = subject.board.axes();
+    let grid = Grid::new(axes.each_ref().map(Vec::as_slice));
+    let grid = grid.map_err(|why| other(io::Error::other(why.to_string())))?;
+    let mut modes = subject.modes(&grid, Path::new("the board"))?;
+    modes.sort_unstable_by(|a, b| {
+        let [fast, other] = [a, b].map(|mode| mode.truth.rate);
+        other.total_cmp(&fast).then(a.watts.total_cmp(&b.watts))
+    });
     let mut least = f64::INFINITY;
-    modes.retain(|[_, watts]| {
-        let is_less = *watts < least;
-        least = least.min(*watts);
+    modes.retain(|mode| {
+        let is_less = mode.watts < least;
+        least = least.min(mode.watts);
         is_less
     });
-    modes
+    Ok(modes)
 }
 
 impl FleetFigures {

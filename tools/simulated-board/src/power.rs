@@ -98,6 +98,17 @@ impl Watts {
         }
     }
 
+    /// All powers times a factor.
+    fn times(self, factor: f64) -> Self {
+        Self {
+            cpu: factor * self.cpu,
+            gpu: factor * self.gpu,
+            soc: factor * self.soc,
+            dram: factor * self.dram,
+            system: factor * self.system,
+        }
+    }
+
     /// The power of the whole module in W.
     pub fn total(&self) -> f64 {
         self.cpu + self.gpu + self.soc + self.dram + self.system
@@ -163,20 +174,22 @@ impl Draw {
         let dram_w = physics.idle.dram_w
             + memory.standby_w * clocks.emc_ghz / top(&board.emc_khz)
             + unit.switching * 1e-12 * memory.byte_pj * activity.bytes;
+        let fixed = Watts {
+            cpu: cpu_w,
+            gpu: gpu_w,
+            soc: soc_w,
+            dram: dram_w,
+            system: physics.idle.system_w * unit.system,
+        };
+        let leaking = Watts {
+            cpu: cpu_leak_w,
+            gpu: gpu_leak_w,
+            soc: physics.idle.soc_w / 2.0,
+            ..Watts::default()
+        };
         Self {
-            fixed: Watts {
-                cpu: cpu_w,
-                gpu: gpu_w,
-                soc: soc_w,
-                dram: dram_w,
-                system: physics.idle.system_w * unit.system,
-            },
-            leaking: Watts {
-                cpu: cpu_leak_w,
-                gpu: gpu_leak_w,
-                soc: physics.idle.soc_w / 2.0,
-                ..Watts::default()
-            },
+            fixed: fixed.times(unit.module),
+            leaking: leaking.times(unit.module),
         }
     }
 

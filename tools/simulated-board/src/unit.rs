@@ -20,6 +20,8 @@ pub struct Unit {
     pub leakage: f64,
     /// Factor on the power of the regulators and the rest of the module.
     pub system: f64,
+    /// Factor on all powers of the module.
+    pub module: f64,
     /// Factor on all execution times.
     pub time: f64,
     /// Factor on the CPU's work for a launch, where kernels are timed one by one.
@@ -32,6 +34,35 @@ pub struct Unit {
     pub sensor_time: [f64; MOST_CHIPS],
 }
 
+/// How units differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Multiple of the usual spreads of switching, leakage and the rest.
+    pub parts: f64,
+    /// Deviation of ln of the factor on all powers.
+    pub module: f64,
+    /// Multiple of the usual spread of the times.
+    pub time: f64,
+}
+
+impl Spread {
+    /// That of [`Unit::drawn`].
+    pub const USUAL: Self = Self {
+        parts: 1.0,
+        module: 0.0,
+        time: 1.0,
+    };
+
+    /// All spreads times a factor.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            parts: factor * self.parts,
+            module: factor * self.module,
+            time: factor * self.time,
+        }
+    }
+}
+
 impl Unit {
     /// The nominal unit, which published measurements are compared with.
     pub const NOMINAL: Self = Self {
@@ -39,6 +70,7 @@ impl Unit {
         switching: 1.0,
         leakage: 1.0,
         system: 1.0,
+        module: 1.0,
         time: 1.0,
         launch: 1.0,
         shunt_offset_uv: [0.0; 6],
@@ -69,19 +101,19 @@ impl Unit {
 
     /// Draws a unit at random. Equal seeds give equal units.
     pub fn drawn(seed: u64) -> Self {
-        Self::drawn_with(seed, [1.0, 1.0])
+        Self::drawn_with(seed, Spread::USUAL)
     }
 
-    /// As [`Unit::drawn`], with multiples of the usual spreads of the power and of the time.
-    pub fn drawn_with(seed: u64, [of_power, of_time]: [f64; 2]) -> Self {
+    /// As [`Unit::drawn`], with another spread.
+    pub fn drawn_with(seed: u64, spread: Spread) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut around_one = |spread: f64| {
             let factor = LogNormal::new(0.0, spread).expect("a spread");
             factor.sample(&mut random)
         };
         let [switching, leakage, system] =
-            [0.08, 0.35, 0.12].map(|spread| around_one(of_power * spread));
-        let time = around_one(of_time * 0.02);
+            [0.08, 0.35, 0.12].map(|usual| around_one(spread.parts * usual));
+        let time = around_one(spread.time * 0.02);
         // INA3221: offset typically ±40 µV, at most ±80 µV; gain error typically 0.1 %, at most
         // 0.25 %.
         let mut bounded = |typical: f64| {
@@ -98,13 +130,16 @@ impl Unit {
         // The times of ShuffleNetV2, mostly launches, differ by 10 % at the upper quartile, 25 % at the
         // upper decile (MIRAGE, figure 2).
         let launch = LogNormal::new(0.0, 0.15).expect("a spread");
+        let launch = launch.sample(&mut random);
+        let module = LogNormal::new(0.0, spread.module).expect("a spread");
         Self {
             seed: Some(seed),
             switching,
             leakage,
             system,
+            module: module.sample(&mut random),
             time,
-            launch: launch.sample(&mut random),
+            launch,
             shunt_offset_uv,
             gain,
             sensor_time,

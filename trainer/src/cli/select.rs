@@ -8,7 +8,7 @@ use wattgate_cli::json::Mode;
 use wattgate_cli::quantity;
 use wattgate_runtime::{
     Choice, Confidence, Front, Kilohertz, Microseconds, Milliwatts, Model, Objective, Provenance,
-    Query, SelectError,
+    Query, SelectError, Unit,
 };
 
 use super::inputs::{parse_model, read_model};
@@ -32,8 +32,8 @@ no model knows.
 
 With --json: {\"version\": 1, \"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
 \"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\", \"minibatch\",
-\"item_time_ms\"}; power is null for a model of time alone, minibatch and item_time_ms where the model
-states no minibatch. If no mode fits, mode is null, the exit code is 4, and
+\"item_time_ms\", \"other_unit\": {\"guarded_time_ms\", \"guarded_power_mw\"}}; power is null for a model of time
+alone, minibatch and item_time_ms where the model states no minibatch. If no mode fits, mode is null, the exit code is 4, and
 \"least_power_mw\" or \"least_time_ms\" states the lowest possible value.";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -117,6 +117,14 @@ struct Answer {
     kind: String,
     minibatch: Option<u32>,
     item_time_ms: Option<f64>,
+    other_unit: OtherUnit,
+}
+
+/// What counts on a unit of the board that the model was not made of.
+#[derive(Serialize)]
+struct OtherUnit {
+    guarded_time_ms: f64,
+    guarded_power_mw: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -187,9 +195,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let Named {
             model, provenance, ..
         } = named;
+        let path = || named.path.to_owned();
+        let fleet = model
+            .fleet()
+            .map_err(|why| Failure::Model { path: path(), why })?;
+        let other = fleet.unit(None, of_each).map_err(SelectError::Guard)?;
         return match arguments.json {
-            true => print_json(&answer(model, provenance, choice, confidence)),
-            false => print_text(&text(model, provenance, choice, confidence)),
+            true => print_json(&answer(model, provenance, choice, confidence, &other)),
+            false => print_text(&text(model, provenance, choice, confidence, &other)),
         };
     }
     let errors = selected.into_iter().filter_map(Result::err);
@@ -296,6 +309,7 @@ fn answer(
     provenance: &Provenance<'_>,
     choice: &Choice,
     confidence: Confidence,
+    other: &Unit,
 ) -> Answer {
     let mode = model
         .grid()
@@ -314,6 +328,12 @@ fn answer(
         item_time_ms: provenance
             .minibatch
             .map(|size| ms(choice.time) / f64::from(size)),
+        other_unit: OtherUnit {
+            guarded_time_ms: ms(other.guarded_time(choice.guarded_time)),
+            guarded_power_mw: choice
+                .guarded_power
+                .map(|power| other.guarded_power(power).0),
+        },
     }
 }
 
@@ -336,6 +356,7 @@ fn text(
     provenance: &Provenance<'_>,
     choice: &Choice,
     confidence: Confidence,
+    other: &Unit,
 ) -> String {
     let mode = model
         .grid()
@@ -351,6 +372,11 @@ fn text(
         }
         None => "power  not known\n".to_owned(),
     };
+    let time = show::time(other.guarded_time(choice.guarded_time));
+    let power = choice.guarded_power.map_or(String::new(), |power| {
+        format!(" and {}", show::power(other.guarded_power(power)))
+    });
+    text += &format!("another unit of the board: at most {time}{power}\n");
     if let Some(size) = provenance.minibatch {
         let item_ms = f64::from(choice.time.0) / 1e3 / f64::from(size);
         text += &format!("minibatch {size}, {item_ms:.3} ms a sample\n");

@@ -45,9 +45,11 @@ Options:
   -o, --page FILE   Write a page with a figure
   -h, --help        Print this
 
-Rows: `once` is the mode of `wattgated once`; `once, profiled unit` is the same on the units of the model;
-`once --measure` measures for ten seconds under full load; `daemon, T s` is the daemon's mode T seconds after its start under full load. A unit is over if the power at
-which its mode settles exceeds the limit. Speed is relative to the unit's fastest mode within the limit.
+Rows: `once` is the mode of `wattgated once`; `once, profiled unit` is the same on the units of the model; `once,
+computed` has the file of one unit, but margins for other units as narrow as n units make them, by √(1 + 1/n) over
+√2; `once --measure` measures for ten seconds under full load; `daemon, T s` is the daemon's mode T seconds after
+its start under full load. A unit is over if the power at which its mode settles exceeds the limit. Speed is
+relative to the unit's fastest mode within the limit.
 ";
 
 /// A row of the table.
@@ -103,6 +105,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("units") => options.units = number("--units", &mut arguments, 1)?,
             Arg::Long("trained") => {
                 options.trained = list("--trained", &mut arguments, 1..=100)?;
+                options.trained.sort_unstable();
+                options.trained.dedup();
             }
             Arg::Long("draws") => options.draws = number("--draws", &mut arguments, 1)?,
             Arg::Long("spread") => {
@@ -151,16 +155,18 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
 impl Options {
     /// The rows of a board with a true spread.
     fn rows(&self, board: &Board, spread: f64) -> Result<Vec<Row>, Failure> {
-        let multiples = as_published(board, &self.workload)?.map(|of| spread * of);
+        let published = as_published(board, &self.workload, &self.limits_pct)?;
+        let spread_of = published.times(spread);
         let drawn = |seeds: Range<u64>| -> Vec<Unit> {
             seeds
-                .map(|seed| Unit::drawn_with(seed, multiples))
+                .map(|seed| Unit::drawn_with(seed, spread_of))
                 .collect()
         };
         let judged = drawn(FIRST_JUDGED..FIRST_JUDGED + self.units);
         let fleet = Fleet::new(board, &self.workload, &judged, &self.limits_pct)?;
         let mut rows = Vec::new();
-        for &trained in &self.trained {
+        let mut computed: Vec<Vec<FleetFigures>> = vec![Vec::new(); self.trained.len()];
+        for (place, &trained) in self.trained.iter().enumerate() {
             let mut of_once = Vec::new();
             let mut of_profiled = Vec::new();
             let mut of_measure = Vec::new();
@@ -173,6 +179,11 @@ impl Options {
                 of_once.push(fleet.figures(&model, Choice::Once)?);
                 let own = Fleet::new(board, &self.workload, &units, &self.limits_pct)?;
                 of_profiled.push(own.figures(&model, Choice::Once)?);
+                let of_one = self.trained.iter().zip(&mut computed);
+                for (&n, figures) in of_one.filter(|(n, _)| trained == 1 && **n > 1) {
+                    let factor = (0.5 * (1.0 + 1.0 / n as f32)).sqrt();
+                    figures.push(fleet.figures(&model, Choice::Widened(factor))?);
+                }
                 if draw < self.daemons {
                     of_measure.push(fleet.figures(&model, Choice::Measure)?);
                     for (figures, seconds) in of_daemon.iter_mut().zip(DAEMON_S) {
@@ -194,6 +205,7 @@ impl Options {
                 }
             };
             row("once".to_owned(), &of_once);
+            row("once, computed".to_owned(), &computed[place]);
             row("once, profiled unit".to_owned(), &of_profiled);
             row("once --measure".to_owned(), &of_measure);
             for (figures, seconds) in of_daemon.iter().zip(DAEMON_S) {

@@ -415,3 +415,66 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     let stderr = String::from_utf8_lossy(&board.stderr).into_owned();
     assert!(stderr.contains("No space left on device"), "{stderr}");
 }
+
+/// A trainer that gives a shipped model to anybody: the rows, their figures, and what is refused.
+#[test]
+fn units_are_judged_with_models_of_one_unit_and_of_three() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempdir().expect("a folder");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../scenarios/tests/models/xavier-agx-resnet18.wgt");
+    let trainer = folder.path().join("trainer");
+    let copy = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\ncp {} \"$2\"\n",
+        model.display()
+    );
+    fs::write(&trainer, copy).expect("written");
+    fs::set_permissions(&trainer, fs::Permissions::from_mode(0o755)).expect("executable");
+    let with = |trainer: &str, more: &str| {
+        format!(
+            "units --board xavier-agx --units 2 --trained 3,1 --draws 1 --spread 1 --daemon 0 --limit-pct 50 \
+             --trainer {trainer} {more}"
+        )
+    };
+    let page = folder.path().join("units.html");
+    let asked = with(
+        &trainer.display().to_string(),
+        &format!("--json -o {}", page.display()),
+    );
+    let output = run(&asked);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows: Vec<(u64, &str, f64)> = rows
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| {
+            let speed = row["speed_pct"].as_f64().expect("a number");
+            assert!((20.0..=110.0).contains(&speed), "{row}");
+            (
+                row["trained"].as_u64().expect("a number"),
+                row["choice"].as_str().expect("text"),
+                speed,
+            )
+        })
+        .collect();
+    let names: Vec<(u64, &str)> = rows.iter().map(|(n, choice, _)| (*n, *choice)).collect();
+    assert_eq!(
+        names,
+        [
+            (1, "once"),
+            (1, "once, profiled unit"),
+            (3, "once"),
+            (3, "once, computed"),
+            (3, "once, profiled unit")
+        ]
+    );
+    // The same file, with a narrower margin.
+    assert!(rows[3].2 >= rows[0].2);
+    assert!(fs::read_to_string(&page).expect("a page").contains("<svg"));
+    let missing = refused(&with("/no/such/trainer", ""), 5);
+    assert!(missing.contains("/no/such/trainer"), "{missing}");
+    let failing = refused(&with("false", ""), 3);
+    assert!(failing.starts_with("error: "), "{failing}");
+}

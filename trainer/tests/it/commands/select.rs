@@ -25,6 +25,12 @@ fn select_obeys_limits_objectives_and_constraints() {
     assert!(number(&limited, "guarded_power_mw") <= 2_500.0);
     assert!(number(&limited, "power_mw") <= number(&limited, "guarded_power_mw"));
     assert!(number(&limited, "time_ms") > number(&fastest, "time_ms"));
+    for key in ["guarded_time_ms", "guarded_power_mw"] {
+        assert!(
+            number(&limited["other_unit"], key) > number(&limited, key),
+            "{key}"
+        );
+    }
     let bolder = select("--limit 2500mW --confidence 0.5");
     assert!(number(&bolder, "time_ms") <= number(&limited, "time_ms"));
 
@@ -42,6 +48,8 @@ fn select_obeys_limits_objectives_and_constraints() {
 
     let text = run(path, "select model.wgt --limit 2.5W");
     assert!(text.stdout.contains("with 95.00 %"), "{}", text.stdout);
+    let other = "another unit of the board: at most ";
+    assert!(text.stdout.contains(other), "{}", text.stdout);
     assert!(
         text.stdout.ends_with("measured: job on board\n"),
         "{}",
