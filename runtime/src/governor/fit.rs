@@ -81,7 +81,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.modes.expected(index, phase) * (1.0 + margin)
     }
 
-    /// The fastest mode whose guarded prediction is within the limit, and that the aim wants.
+    /// The fastest mode whose guarded prediction is within the limit, and that the aim wants: as a [query](Front::select).
     pub(super) fn first_wanted(&self, now: Milliseconds) -> Option<usize> {
         let allowed = self.allowance.reading(&self.settings);
         let goal = self.goal(now);

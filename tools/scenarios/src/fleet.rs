@@ -17,7 +17,7 @@ use wattgate_simulated_board::workload::Workload;
 use wattgate_watchdog::clock::UtcSeconds;
 use wattgate_watchdog::config::{self, Config};
 use wattgate_watchdog::control::Control;
-use wattgate_watchdog::lesson::{RISE_K, Teacher};
+use wattgate_watchdog::lesson::SHORT_TIME;
 use wattgate_watchdog::setup::Setup;
 
 use crate::holders::wattgate::poll;
@@ -248,12 +248,12 @@ fn measured((setup, files): (Setup, RecordedTree)) -> PowerMode {
     let (config, mut choices) = (setup.config.clone(), setup.choices.clone());
     let first = choice(&setup);
     let control = held((setup, files), MEASURED);
-    let lesson = control.lesson(Teacher::User, NOW);
+    let lesson = control.lesson(SHORT_TIME, NOW);
     let (board, _) = control.release();
     let Ok(lesson) = lesson else {
         return first;
     };
-    choices.learn(&lesson, RISE_K, &board);
+    choices.learn_now(&lesson, None, &board);
     choice(&Setup {
         config,
         board,

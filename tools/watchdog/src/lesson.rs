@@ -1,7 +1,8 @@
 //! What the daemon has learned of this unit of the board, for the next boot: how much more or less than the model predicts
-//! it draws. It is learned from full load alone, from the highest powers, and counts with an allowance for a warmer chip.
+//! it draws. Only full load can make a choice bolder; what a part of it shows, the unit draws at least. All counts with
+//! an allowance for a warmer chip.
 //!
-//! A lesson is a text file. It belongs to one unit, model and sensor, and ends after half a year.
+//! A lesson is a text file. It belongs to one unit, model and sensor; what a mode has taught ends after half a year.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wattgate_board::Board;
-use wattgate_runtime::{Milliseconds, Milliwatts, POWER_SPREAD, TILT_SPREAD, Unit, UnitId, crc32};
+use wattgate_runtime::{
+    Milliseconds, Milliwatts, ModeId, POWER_SPREAD, TILT_SPREAD, Unit, UnitId, crc32,
+};
 
 use crate::clock::UtcSeconds;
 use crate::config::STATE_DIR;
@@ -18,18 +21,19 @@ use crate::full_load::Drawn;
 
 /// The folder of the files, and their version.
 const FOLDER: &str = "lessons";
-const VERSION: &str = "wattgate lesson 1";
+const VERSION: &str = "wattgate lesson 2";
 
-/// Longest file that is read, in bytes.
+/// Longest file that is read, in bytes, and the most modes in one.
 const LONGEST: u64 = 4_096;
+const MOST_MODES: usize = 16;
 
 /// A mode teaches after this time under load: in the ten seconds of `once --measure`, in which the governor tries some modes
 /// for two seconds each, and in the daemon.
-const SHORT_TIME: Milliseconds = Milliseconds(1_000);
-const LONG_TIME: Milliseconds = Milliseconds(30_000);
+pub const SHORT_TIME: Milliseconds = Milliseconds(1_000);
+pub const LONG_TIME: Milliseconds = Milliseconds(30_000);
 
-/// Where the user vouches for a full load, no mode may draw less than this part of the prediction: the governor's bound for
-/// a board that works (`SURE_LEVEL` of `runtime/src/governor/memory.rs`).
+/// Under full load, no mode may draw less than this part of the prediction: the governor's bound for a board that works
+/// (`SURE_LEVEL` of `runtime/src/governor/memory.rs`).
 const LEAST_LEVEL: f32 = 0.85;
 
 /// How much warmer the chip may be, in K, than when the lesson was learned.
@@ -54,29 +58,36 @@ const AT_95: f32 = 1.645;
 /// A power whose logarithm differs by this much tells about the tilt as much as is known before.
 const KNOWN_BEFORE: f32 = 0.2;
 
-/// A lesson ends after half a year: fans wear, and dust settles.
+/// What a mode has taught ends after half a year: fans wear, and dust settles.
 const LIFETIME_S: i64 = 183 * 86_400;
 
 /// What the modes of a unit drew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lesson {
     pub of: Subject,
-    pub at: UtcSeconds,
-    /// Whether the load was the full one. A part of it shows only what the unit draws at least.
-    pub is_full: bool,
-    /// ln of the power gained for each K.
-    pub per_kelvin: f32,
-    /// The model's prediction of a mode, and ln of the highest power in it over that.
-    pub modes: Vec<(Milliwatts, f32)>,
+    /// ln of the power gained for each K, if it was measured.
+    pub per_kelvin: Option<f32>,
+    /// At least one, the newest first.
+    pub modes: Vec<Taught>,
 }
 
-/// Who says that the load is the full one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Teacher {
-    /// The user, by `once --measure`: it is if the GPU works.
-    User,
-    /// The daemon: it is if the GPU is fully busy.
-    Daemon,
+/// What a mode has taught.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Taught {
+    pub mode: ModeId,
+    /// Whether the load was the full one. A part of it shows only what the unit draws at least.
+    pub is_full: bool,
+    /// ln of the highest power over the model's prediction.
+    pub ln: f32,
+    pub at: UtcSeconds,
+}
+
+/// What a mode has taught, beside the model's prediction of its power and the bound of that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    pub predicted: Milliwatts,
+    pub guarded: Milliwatts,
+    pub taught: Taught,
 }
 
 /// What a lesson is of: on another unit, with another model or sensor it says nothing.
@@ -120,6 +131,9 @@ pub enum NoLesson {
     /// The unit has no id, so that a lesson could be of any.
     #[error("the board has no serial number")]
     NoUnit,
+    /// What was measured before may be wrong, too.
+    #[error("the power sensor has failed")]
+    NoSensor,
 }
 
 /// Why a lesson is not used.
@@ -128,6 +142,9 @@ pub enum Unusable {
     /// The file cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
+    /// Something else is in its place.
+    #[error("{}: no file; remove it, so that the daemon can write one", path.display())]
+    NoFile { path: PathBuf },
     /// The file is truncated or changed.
     #[error("{}: damaged; the daemon will write it anew", path.display())]
     Damaged { path: PathBuf },
@@ -143,92 +160,113 @@ pub enum Unusable {
 }
 
 impl Lesson {
-    /// From what modes drew, each beside the model's prediction.
+    /// From what modes drew for at least a time, each beside the model's prediction.
     pub fn new(
         of: Subject,
         at: UtcSeconds,
-        teacher: Teacher,
-        seen: &[(Milliwatts, Drawn)],
+        least: Milliseconds,
+        drawn: &[(Milliwatts, Drawn)],
     ) -> Result<Self, NoLesson> {
         if of.unit.is_none() {
             return Err(NoLesson::NoUnit);
         }
-        let least = match teacher {
-            Teacher::User => SHORT_TIME,
-            Teacher::Daemon => LONG_TIME,
+        let is_long = |(predicted, it): &&(Milliwatts, Drawn)| predicted.0 > 0 && it.busy >= least;
+        let long: Vec<&(Milliwatts, Drawn)> = drawn.iter().filter(is_long).collect();
+        let taught = |(predicted, it): &&(Milliwatts, Drawn)| Taught {
+            mode: it.mode,
+            is_full: it.full >= least,
+            ln: (it.highest.0 as f32 / predicted.0 as f32).ln(),
+            at,
         };
-        let is_full = teacher == Teacher::User || seen.iter().any(|(_, it)| it.full >= least);
-        let long_enough = |(_, it): &&(Milliwatts, Drawn)| match (teacher, is_full) {
-            (Teacher::Daemon, true) => it.full >= least,
-            _ => it.busy >= least,
-        };
-        let taught: Vec<&(Milliwatts, Drawn)> = seen
-            .iter()
-            .filter(|(predicted, _)| predicted.0 > 0)
-            .filter(long_enough)
-            .collect();
-        let ratio = |(predicted, it): &&(Milliwatts, Drawn)| {
-            (*predicted, (it.highest.0 as f32 / predicted.0 as f32).ln())
-        };
-        let modes: Vec<(Milliwatts, f32)> = taught.iter().map(ratio).collect();
-        let lowest = if is_full { LEAST_LEVEL.ln() } else { -MOST };
-        match modes.iter().find(|(_, ln)| !(lowest..=MOST).contains(ln)) {
-            Some((_, ln)) => Err(NoLesson::FarOff { ratio: ln.exp() }),
-            None if modes.is_empty() => Err(NoLesson::NoLoad),
-            None => Ok(Self {
+        let mut modes: Vec<Taught> = long.iter().map(taught).collect();
+        let far = modes.iter().find(|it| {
+            let least = if it.is_full {
+                LEAST_LEVEL.ln()
+            } else {
+                f32::MIN
+            };
+            !(least..=MOST).contains(&it.ln)
+        });
+        if let Some(far) = far {
+            return Err(NoLesson::FarOff {
+                ratio: far.ln.exp(),
+            });
+        }
+        // A part of the load that shows less than any unit draws shows nothing.
+        modes.retain(|it| it.ln >= -MOST);
+        modes.truncate(MOST_MODES);
+        let measured = long.iter().filter_map(|(_, it)| it.per_kelvin());
+        match modes.is_empty() {
+            true => Err(NoLesson::NoLoad),
+            false => Ok(Self {
                 of,
-                at,
-                is_full,
-                per_kelvin: per_kelvin(taught.iter().filter_map(|(_, it)| it.per_kelvin())),
+                per_kelvin: per_kelvin(measured),
                 modes,
             }),
         }
     }
 
-    /// How the unit differs: no mode that was seen draws more, nor if the chip is so much warmer, in K.
-    pub fn unit(&self, other: &Unit, warmer_k: f32) -> Unit {
-        let n = self.modes.len().max(1) as f32;
-        let logs = self
-            .modes
-            .iter()
-            .map(|(power, _)| (power.0.max(1) as f32).ln());
-        let centre = logs.clone().sum::<f32>() / n;
-        let mean = self.modes.iter().map(|(_, ln)| ln).sum::<f32>() / n;
-        let square = logs.clone().map(|log| (log - centre).powi(2)).sum::<f32>();
-        let product = logs
-            .clone()
-            .zip(&self.modes)
-            .map(|(log, (_, ln))| (log - centre) * (ln - mean));
-        let known = square + KNOWN_BEFORE * KNOWN_BEFORE;
-        let most = 3.0 * TILT_SPREAD;
-        let tilt = (product.sum::<f32>() / known).clamp(-most, most);
-        let above = logs
-            .zip(&self.modes)
-            .map(|(log, (_, ln))| ln - tilt * (log - centre));
-        let [of_time, _] = other.margins;
-        Unit {
-            is_profiled: false,
-            time: 0.0,
-            power: above.fold(-MOST, f32::max),
-            tilt,
-            reference: Milliwatts(centre.exp() as u32),
-            margins: [of_time, warmer_k * self.per_kelvin],
-            tilt_margin: AT_95 * TILT_SPREAD * KNOWN_BEFORE / known.sqrt(),
-        }
+    /// Whether a mode was seen under full load.
+    pub fn is_full(&self) -> bool {
+        self.modes.iter().any(|it| it.is_full)
     }
 
-    /// Fails if the lesson says nothing of this unit, model and sensor now.
-    pub fn check(&self, of: &Subject, now: UtcSeconds) -> Result<(), Unusable> {
-        let age = now.0.saturating_sub(self.at.0);
+    /// When the newest mode was seen.
+    pub fn at(&self) -> UtcSeconds {
+        let latest = self.modes.iter().map(|it| it.at).max_by_key(|at| at.0);
+        latest.unwrap_or(UtcSeconds(0))
+    }
+
+    /// ln of the power that a chip gains which is so much warmer, in K.
+    pub fn warmer(&self, kelvins: f32) -> f32 {
+        kelvins * self.per_kelvin.unwrap_or(PER_KELVIN)
+    }
+
+    /// With what an older lesson of the same subject says beyond this one: other modes, full load where this one has seen
+    /// a part, and higher powers than that.
+    #[must_use]
+    pub fn after(mut self, older: &Self) -> Self {
+        if older.of != self.of {
+            return self;
+        }
+        for old in &older.modes {
+            let known = self.modes.iter_mut().find(|it| it.mode == old.mode);
+            match known {
+                None => self.modes.push(*old),
+                Some(new) if !new.is_full => {
+                    new.is_full = old.is_full;
+                    new.ln = new.ln.max(old.ln);
+                }
+                Some(_) => {}
+            }
+        }
+        // Full load first, then the newest.
+        self.modes
+            .sort_by_key(|it| (!it.is_full, std::cmp::Reverse(it.at.0)));
+        self.modes.truncate(MOST_MODES);
+        self.per_kelvin = self.per_kelvin.or(older.per_kelvin);
+        self
+    }
+
+    /// What is of this unit, model and sensor, and not too old. Fails if that is nothing.
+    pub fn checked(mut self, of: &Subject, now: UtcSeconds) -> Result<Self, Unusable> {
+        let age = now.0.saturating_sub(self.at().0);
         match () {
             () if self.of.unit != of.unit || of.unit.is_none() => {
-                Err(Unusable::Other("unit of the board"))
+                return Err(Unusable::Other("unit of the board"));
             }
-            () if self.of.model != of.model => Err(Unusable::Other("model")),
-            () if self.of.sensor != of.sensor => Err(Unusable::Other("board or power sensor")),
-            () if !now.is_set() || age < 0 => Err(Unusable::Future),
-            () if age > LIFETIME_S => Err(Unusable::Old { days: age / 86_400 }),
-            () => Ok(()),
+            () if self.of.model != of.model => return Err(Unusable::Other("model")),
+            () if self.of.sensor != of.sensor => {
+                return Err(Unusable::Other("board or power sensor"));
+            }
+            () if !now.is_set() || age < 0 => return Err(Unusable::Future),
+            () => {}
+        }
+        self.modes
+            .retain(|it| now.0.saturating_sub(it.at.0) <= LIFETIME_S);
+        match self.modes.is_empty() {
+            true => Err(Unusable::Old { days: age / 86_400 }),
+            false => Ok(self),
         }
     }
 
@@ -237,9 +275,8 @@ impl Lesson {
         let path = file(root, of);
         let damaged = || Unusable::Damaged { path: path.clone() };
         match fs::metadata(&path) {
-            Ok(metadata) if !metadata.is_file() || metadata.len() > LONGEST => {
-                return Err(damaged());
-            }
+            Ok(metadata) if !metadata.is_file() => return Err(Unusable::NoFile { path }),
+            Ok(metadata) if metadata.len() > LONGEST => return Err(damaged()),
             _ => {}
         }
         match fs::read_to_string(&path) {
@@ -262,44 +299,110 @@ impl Lesson {
         let unit = UnitId::parse(after("unit ")?)?;
         let model = u32::from_str_radix(after("model ")?, 16).ok()?;
         let sensor = u32::from_str_radix(after("sensor ")?, 16).ok()?;
-        let at = UtcSeconds(after("at ")?.parse().ok()?);
-        let is_full = match after("load ")? {
-            "full" => true,
-            "part" => false,
-            _ => return None,
-        };
-        let per_kelvin: f32 = after("per_kelvin ")?.parse().ok()?;
         let [low, high] = PER_KELVIN_RANGE;
-        if !(low..=high).contains(&per_kelvin) {
-            return None;
-        }
-        let mode = |line: &str| {
-            let (power, ln) = line.strip_prefix("mode ")?.split_once(' ')?;
-            let ln: f32 = ln.parse().ok()?;
-            let power = power.parse().ok().filter(|power| *power > 0)?;
-            (ln.abs() <= MOST).then_some((Milliwatts(power), ln))
+        let per_kelvin = match after("per_kelvin ")? {
+            "unknown" => None,
+            value => Some(value.parse().ok().filter(|it| (low..=high).contains(it))?),
         };
-        let modes: Vec<(Milliwatts, f32)> = lines.map(mode).collect::<Option<_>>()?;
+        let modes: Vec<Taught> = lines.map(Taught::parse).collect::<Option<_>>()?;
         let of = Subject {
             unit: Some(unit),
             model,
             sensor,
         };
-        (!modes.is_empty()).then_some(Self {
+        (!modes.is_empty() && modes.len() <= MOST_MODES).then_some(Self {
             of,
-            at,
-            is_full,
             per_kelvin,
             modes,
         })
     }
 }
 
-/// The largest of some measured values, in the range that is believed; a value for all boards without any.
-fn per_kelvin(measured: impl Iterator<Item = f32>) -> f32 {
+impl Taught {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix("mode ")?.split(' ');
+        let mode = ModeId(words.next()?.parse().ok()?);
+        let is_full = match words.next()? {
+            "full" => true,
+            "part" => false,
+            _ => return None,
+        };
+        let ln: f32 = words.next()?.parse().ok()?;
+        let at = UtcSeconds(words.next()?.parse().ok()?);
+        (words.next().is_none() && ln.abs() <= MOST).then_some(Self {
+            mode,
+            is_full,
+            ln,
+            at,
+        })
+    }
+}
+
+impl Seen {
+    /// ln of the power.
+    fn log(&self) -> f32 {
+        (self.predicted.0.max(1) as f32).ln()
+    }
+}
+
+/// How a unit differs whose modes were seen under full load, at least one: none of them draws more, nor if the chip is
+/// warmer by a logarithm of the power. Times have the margin of `other`.
+pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
+    let n = seen.len().max(1) as f32;
+    let mean = |of: &dyn Fn(&Seen) -> f32| seen.iter().map(of).sum::<f32>() / n;
+    let centre = mean(&Seen::log);
+    let level = mean(&|it| it.taught.ln);
+    let square = n * mean(&|it| (it.log() - centre).powi(2));
+    let product = n * mean(&|it| (it.log() - centre) * (it.taught.ln - level));
+    let known = square + KNOWN_BEFORE * KNOWN_BEFORE;
+    let most = 3.0 * TILT_SPREAD;
+    let tilt = (product / known).clamp(-most, most);
+    let above = seen
+        .iter()
+        .map(|it| it.taught.ln - tilt * (it.log() - centre));
+    let [of_time, _] = other.margins;
+    Unit {
+        is_profiled: false,
+        time: 0.0,
+        power: above.fold(-MOST, f32::max),
+        tilt,
+        reference: Milliwatts(centre.exp() as u32),
+        margins: [of_time, warmer],
+        tilt_margin: AT_95 * TILT_SPREAD * KNOWN_BEFORE / known.sqrt(),
+    }
+}
+
+/// ln of what modes drew over their bounds on a unit, with an allowance for a warmer chip: the highest, and at least 0. With
+/// `is_within`, a mode that kept its bound says nothing.
+pub fn excess<'a>(
+    seen: impl IntoIterator<Item = &'a Seen>,
+    unit: &Unit,
+    warmer: f32,
+    is_within: bool,
+) -> f32 {
+    let of = |it: &Seen| {
+        let bound = unit.guarded_power(it.guarded).0.max(1) as f32;
+        let above = it.log() + it.taught.ln - bound.ln();
+        if is_within && above <= 0.0 {
+            0.0
+        } else {
+            above + warmer
+        }
+    };
+    seen.into_iter().map(of).fold(0.0, f32::max)
+}
+
+/// The largest of some measured values, in the range that is believed; `None` without any.
+fn per_kelvin(measured: impl Iterator<Item = f32>) -> Option<f32> {
     let [low, high] = PER_KELVIN_RANGE;
     let largest = measured.filter(|it| it.is_finite()).reduce(f32::max);
-    largest.unwrap_or(PER_KELVIN).clamp(low, high)
+    largest.map(|it| it.clamp(low, high))
+}
+
+/// The lesson of a subject on the board below `root`, if there is one that can be used.
+pub fn usable(root: &Path, of: &Subject, now: UtcSeconds) -> Option<Lesson> {
+    let lesson = Lesson::read(root, of).ok().flatten()?;
+    lesson.checked(of, now).ok()
 }
 
 /// The file of the lesson of a subject on the board below `root`: each model has one.
@@ -316,14 +419,15 @@ impl fmt::Display for Lesson {
             sensor,
         } = &self.of;
         let unit = unit.map_or(String::new(), |unit| unit.to_string());
+        let per_kelvin = self
+            .per_kelvin
+            .map_or("unknown".to_owned(), |it| it.to_string());
         let mut body = format!(
-            "{VERSION}\nunit {unit}\nmodel {model:08x}\nsensor {sensor:08x}\nat {}\nload {}\nper_kelvin {}",
-            self.at.0,
-            if self.is_full { "full" } else { "part" },
-            self.per_kelvin
+            "{VERSION}\nunit {unit}\nmodel {model:08x}\nsensor {sensor:08x}\nper_kelvin {per_kelvin}"
         );
-        for (power, ln) in &self.modes {
-            body += &format!("\nmode {} {ln}", power.0);
+        for it in &self.modes {
+            let load = if it.is_full { "full" } else { "part" };
+            body += &format!("\nmode {} {load} {} {}", it.mode.0, it.ln, it.at.0);
         }
         writeln!(f, "{body}\nend {:08x}", crc32(body.as_bytes()))
     }
@@ -333,18 +437,6 @@ impl fmt::Display for Lesson {
 mod tests {
     use super::*;
     use crate::full_load::FullLoad;
-    use crate::unit::ThisUnit;
-    use wattgate_runtime::ModeId;
-
-    const OTHER: Unit = Unit {
-        is_profiled: false,
-        time: 0.0,
-        power: 0.0,
-        tilt: 0.0,
-        reference: Milliwatts(10_000),
-        margins: [0.08, 0.2],
-        tilt_margin: 0.0,
-    };
 
     fn subject() -> Subject {
         Subject {
@@ -354,14 +446,12 @@ mod tests {
         }
     }
 
-    fn now() -> UtcSeconds {
-        UtcSeconds(1_800_000_000)
-    }
+    const NOW: UtcSeconds = UtcSeconds(1_800_000_000);
 
     /// What a mode drew for 40 s.
-    fn drawn(full: bool, milliwatts: u32) -> Drawn {
+    fn drawn(mode: u16, full: bool, milliwatts: u32) -> Drawn {
         let mut all = FullLoad::default();
-        let in_mode = Some((ModeId(1), Milliwatts(milliwatts)));
+        let in_mode = Some((ModeId(mode), Milliwatts(milliwatts)));
         for _ in 0..400 {
             let load = Some(if full { 970 } else { 600 });
             all.note(Milliseconds(100), load, in_mode, None);
@@ -369,138 +459,125 @@ mod tests {
         all.modes()[0]
     }
 
-    fn taught(teacher: Teacher, full: bool, modes: &[(u32, u32)]) -> Result<Lesson, NoLesson> {
-        let seen: Vec<(Milliwatts, Drawn)> = modes
-            .iter()
-            .map(|&(predicted, power)| (Milliwatts(predicted), drawn(full, power)))
+    /// Modes are numbered from 1 on.
+    fn new(full: bool, at: UtcSeconds, modes: &[(u32, u32)]) -> Result<Lesson, NoLesson> {
+        let modes = modes.iter().zip(1..);
+        let drawn: Vec<(Milliwatts, Drawn)> = modes
+            .map(|(&(predicted, power), mode)| (Milliwatts(predicted), drawn(mode, full, power)))
             .collect();
-        Lesson::new(subject(), now(), teacher, &seen)
+        Lesson::new(subject(), at, LONG_TIME, &drawn)
     }
 
-    fn lesson(modes: &[(u32, u32)]) -> Lesson {
-        taught(Teacher::Daemon, true, modes).expect("a lesson")
-    }
-
-    #[test]
-    fn no_mode_that_was_seen_draws_more_than_learned() {
-        let seen = [
-            (10_000, 11_000),
-            (20_000, 21_000),
-            (30_000, 33_500),
-            (15_000, 15_100),
-        ];
-        let unit = lesson(&seen).unit(&OTHER, WARMER_K);
-        let warmer = (WARMER_K * PER_KELVIN).exp();
-        for (predicted, drawn) in seen {
-            assert!(
-                unit.power(Milliwatts(predicted)).0 >= drawn - 10,
-                "{predicted}"
-            );
-            let guarded = unit.guarded_power(Milliwatts(predicted)).0 as f32;
-            assert!(guarded >= warmer * (drawn - 20) as f32);
-        }
-        // Far from what was seen, the band is wider.
-        let one = lesson(&[(20_000, 20_000)]).unit(&OTHER, WARMER_K);
-        let ratio = |power: u32| one.guarded_power(Milliwatts(power)).0 as f32 / power as f32;
-        assert!((ratio(20_000) / warmer - 1.0).abs() < 1e-3);
-        assert!(ratio(5_000) > 1.08 * ratio(20_000) && ratio(60_000) > 1.05 * ratio(20_000));
+    fn lesson(full: bool, modes: &[(u32, u32)]) -> Lesson {
+        new(full, NOW, modes).expect("a lesson")
     }
 
     #[test]
-    fn a_unit_that_draws_less_gains_and_what_no_unit_does_is_refused() {
-        let unit = lesson(&[(20_000, 18_000)]).unit(&OTHER, RISE_K);
-        assert!(unit.guarded_power(Milliwatts(20_000)).0 < 20_000);
-        for teacher in [Teacher::User, Teacher::Daemon] {
-            let new = |drawn| taught(teacher, true, &[(20_000, drawn)]);
-            assert_eq!(new(10_000), Err(NoLesson::FarOff { ratio: 0.5 }));
+    fn what_no_unit_does_is_refused_and_nothing_is_learned_without_load() {
+        for full in [true, false] {
+            let new = |drawn| new(full, NOW, &[(20_000, drawn)]);
             assert!(matches!(new(40_000), Err(NoLesson::FarOff { .. })));
-            assert!(matches!(new(0), Err(NoLesson::FarOff { .. })));
-            assert_eq!(taught(teacher, true, &[]), Err(NoLesson::NoLoad));
+            assert_eq!(self::new(full, NOW, &[]), Err(NoLesson::NoLoad));
         }
+        let few = new(true, NOW, &[(20_000, 10_000)]);
+        assert_eq!(few, Err(NoLesson::FarOff { ratio: 0.5 }));
+        // A part of the load may draw little.
+        assert_eq!(new(false, NOW, &[(20_000, 10_000)]), Err(NoLesson::NoLoad));
         let nameless = Subject {
             unit: None,
             ..subject()
         };
-        let seen = [(Milliwatts(20_000), drawn(true, 20_000))];
-        let new = Lesson::new(nameless, now(), Teacher::User, &seen);
+        let seen = [(Milliwatts(20_000), drawn(1, true, 20_000))];
+        let new = Lesson::new(nameless, NOW, LONG_TIME, &seen);
         assert_eq!(new, Err(NoLesson::NoUnit));
     }
 
-    /// A part of the full load may look like a unit that draws little.
     #[test]
-    fn a_part_of_the_load_makes_no_choice_bolder() {
-        let other = ThisUnit::of_effect(Some(UnitId(7)), OTHER);
-        let guarded = |lesson: &Lesson| {
-            let unit = other.taught(lesson, WARMER_K).effect;
-            unit.guarded_power(Milliwatts(20_000))
+    fn a_newer_lesson_keeps_what_the_older_one_knows_better() {
+        let old = lesson(true, &[(20_000, 21_000), (10_000, 10_500)]);
+        let later = UtcSeconds(NOW.0 + 60);
+        let part = new(false, later, &[(20_000, 19_000)]).expect("a lesson");
+        let both = part.after(&old);
+        let known = |lesson: &Lesson, mode: u16| {
+            let found = lesson.modes.iter().find(|it| it.mode == ModeId(mode));
+            let found = found.expect("known");
+            (found.is_full, (1_000.0 * found.ln.exp()).round() as u32)
         };
-        let wide = OTHER.guarded_power(Milliwatts(20_000));
-        let part = |drawn| taught(Teacher::Daemon, false, &[(20_000, drawn)]).expect("a lesson");
-        assert_eq!(guarded(&part(18_000)), wide);
-        assert!(guarded(&part(22_000)) > wide);
-        assert!(guarded(&lesson(&[(20_000, 18_000)])) < wide);
-        // On a unit of the model a lesson makes the choice more careful, too, but never bolder.
-        let own = Unit {
-            is_profiled: true,
-            margins: [0.0; 2],
-            ..OTHER
+        assert_eq!([known(&both, 1), known(&both, 2)], [(true, 1_050); 2]);
+        let higher = new(false, later, &[(20_000, 23_000)]).expect("a lesson");
+        assert_eq!(known(&higher.after(&old), 1), (true, 1_150));
+        let full = new(true, later, &[(20_000, 19_000)]).expect("a lesson");
+        let full = full.after(&old);
+        assert_eq!(
+            [known(&full, 1), known(&full, 2)],
+            [(true, 950), (true, 1_050)]
+        );
+        // Of another unit nothing is taken.
+        let other = Lesson {
+            of: Subject {
+                unit: Some(UnitId(1)),
+                ..subject()
+            },
+            ..old
         };
-        let own = ThisUnit::of_effect(Some(UnitId(7)), own);
-        let guarded = |drawn| {
-            // 10 K are 7 %.
-            let taught = own.taught(&lesson(&[(20_000, drawn)]), RISE_K);
-            taught.effect.guarded_power(Milliwatts(20_000)).0
-        };
-        assert_eq!(guarded(17_500), 20_000);
-        // A second lesson replaces the first one: the unit stays one of the model.
-        let careful = own.taught(&lesson(&[(20_000, 21_000)]), RISE_K);
-        assert_eq!(careful.taught(&lesson(&[(20_000, 17_500)]), RISE_K), own);
-        assert!(guarded(21_000) > 22_000);
+        assert_eq!(
+            lesson(true, &[(20_000, 20_000)]).after(&other).modes.len(),
+            1
+        );
+        let many: Vec<(u32, u32)> = (0..30).map(|_| (20_000, 20_500)).collect();
+        assert_eq!(lesson(true, &many).modes.len(), MOST_MODES);
     }
 
     #[test]
     fn a_lesson_of_something_else_is_not_used() {
-        let lesson = lesson(&[(20_000, 21_000)]);
+        let lesson = lesson(true, &[(20_000, 21_000)]);
         let why = |of: &Subject, now: i64| {
-            let checked = lesson.check(of, UtcSeconds(now));
+            let checked = lesson.clone().checked(of, UtcSeconds(now));
             checked.expect_err("unusable").to_string()
         };
-        let now = now().0;
-        lesson.check(&subject(), UtcSeconds(now)).expect("usable");
-        lesson
-            .check(&subject(), UtcSeconds(now + 86_400))
-            .expect("usable");
+        let now = NOW.0;
+        for now in [now, now + 86_400] {
+            let usable = lesson.clone().checked(&subject(), UtcSeconds(now));
+            assert_eq!(usable.expect("usable"), lesson);
+        }
         let unit = |unit| Subject { unit, ..subject() };
         assert!(why(&unit(Some(UnitId(1))), now).ends_with("another unit of the board"));
         assert!(why(&unit(None), now).ends_with("another unit of the board"));
-        assert!(
-            why(
-                &Subject {
-                    model: 1,
-                    ..subject()
-                },
-                now
-            )
-            .ends_with("another model")
-        );
-        assert!(
-            why(
-                &Subject {
-                    sensor: 1,
-                    ..subject()
-                },
-                now
-            )
-            .ends_with("power sensor")
-        );
+        let model = Subject {
+            model: 1,
+            ..subject()
+        };
+        assert!(why(&model, now).ends_with("another model"));
+        let sensor = Subject {
+            sensor: 1,
+            ..subject()
+        };
+        assert!(why(&sensor, now).ends_with("power sensor"));
         assert!(why(&subject(), now - 1).contains("in the future"));
         assert!(why(&subject(), 0).contains("the clock is not set"));
         assert!(why(&subject(), now + 200 * 86_400).contains("200 days old"));
+        // What is older than half a year goes, and the rest stays.
+        let newer = UtcSeconds(now + 150 * 86_400);
+        let newer = new(true, newer, &[(1, 1), (20_000, 20_000)]).expect("a lesson");
+        let both = newer.after(&Lesson {
+            modes: vec![Taught {
+                mode: ModeId(9),
+                ..lesson.modes[0]
+            }],
+            ..lesson.clone()
+        });
+        let left = both
+            .clone()
+            .checked(&subject(), UtcSeconds(now + 200 * 86_400));
+        assert_eq!(
+            (both.modes.len(), left.expect("usable").modes.len()),
+            (3, 2)
+        );
     }
 
     #[test]
     fn each_cut_and_each_changed_byte_of_a_file_is_found() {
-        let lesson = lesson(&[(20_000, 21_000), (10_000, 10_100)]);
+        let lesson = lesson(true, &[(20_000, 21_000), (10_000, 10_100)]);
         let text = lesson.to_string();
         assert_eq!(Lesson::parse(&text), Some(lesson));
         // The last byte ends the line.
@@ -525,7 +602,7 @@ mod tests {
         );
         let path = file(root.path(), &subject());
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-        let lesson = lesson(&[(20_000, 21_000)]);
+        let lesson = lesson(false, &[(20_000, 21_000)]);
         fs::write(&path, lesson.to_string()).expect("written");
         assert_eq!(
             Lesson::read(root.path(), &subject()).expect("readable"),
@@ -545,7 +622,7 @@ mod tests {
         fs::create_dir(&path).expect("a folder");
         assert!(matches!(
             Lesson::read(root.path(), &subject()),
-            Err(Unusable::Damaged { .. })
+            Err(Unusable::NoFile { .. })
         ));
     }
 }

@@ -22,6 +22,7 @@
 //! | command line and process | [`cli`] |
 #![forbid(unsafe_code)]
 
+pub mod aim;
 pub mod boot;
 pub mod cli;
 pub mod client;

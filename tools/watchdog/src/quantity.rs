@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use wattgate_cli::quantity::{Scale, value};
-use wattgate_runtime::{Confidence, Milliseconds, Milliwatts};
+use wattgate_runtime::{Confidence, Microseconds, Milliseconds, Milliwatts, Objective};
 
 /// A power: `15W` or `15000mW`.
 #[derive(Clone, Copy, Debug)]
@@ -185,6 +185,40 @@ impl Memory {
     pub const DEFAULT: Self = Self(Some(Milliseconds(600_000)));
 }
 
+/// The longest time of a step: `33ms`.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(pub Microseconds);
+
+/// What to minimise below a limit: `least-energy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aimed(pub Objective);
+
+impl Aimed {
+    /// All, with their names.
+    const ALL: [(Objective, &str); 4] = [
+        (Objective::Time, "fastest"),
+        (Objective::Power, "least-power"),
+        (Objective::Energy, "least-energy"),
+        (Objective::EnergyDelay, "least-edp"),
+    ];
+
+    /// Parses a name; the error says what is expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(_, name)| *name == text);
+        let [fastest, power, energy, edp] = Self::ALL.map(|(_, name)| name);
+        known
+            .map(|(objective, _)| Self(*objective))
+            .ok_or_else(|| format!("expected {fastest}, {power}, {energy} or {edp}"))
+    }
+}
+
+impl fmt::Display for Aimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = Self::ALL.iter().find(|(objective, _)| *objective == self.0);
+        f.write_str(known.map_or("", |(_, name)| name))
+    }
+}
+
 /// An energy in mJ: `40Wh` or `900J`.
 #[derive(Clone, Copy, Debug)]
 pub struct Energy(pub u64);
@@ -269,6 +303,12 @@ const MEMORY: Quantity = Quantity {
     range: 60_000.0..=86_400_000.0,
 };
 
+const DEADLINE: Quantity = Quantity {
+    expected: "a time of a step of 1us to 3600s with its unit, such as \"33ms\" or \"2.5s\"",
+    units: &[("us", 1.0), ("ms", 1_000.0), ("s", 1_000_000.0)],
+    range: 1.0..=3.6e9,
+};
+
 const ENERGY: Quantity = Quantity {
     expected: "an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \"900J\"",
     units: &[("wh", 3_600_000.0), ("j", 1_000.0)],
@@ -340,9 +380,17 @@ macro_rules! deserialize {
 
 deserialize!(Power, POWER, |mw| Milliwatts(mw as u32));
 deserialize!(Window, WINDOW, |ms| Milliseconds(ms as u64));
+deserialize!(Deadline, DEADLINE, |us| Microseconds(us as u32));
 deserialize!(Duration, DURATION, |ms| Milliseconds(ms as u64));
 deserialize!(Energy, ENERGY, |mj| mj as u64);
 deserialize!(Temperature, TEMPERATURE, |mc| mc as i64);
+
+impl<'de> Deserialize<'de> for Aimed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::parse(&text).map_err(|expected| D::Error::custom(format!("`{text}`: {expected}")))
+    }
+}
 
 impl<'de> Deserialize<'de> for Memory {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -93,6 +93,12 @@ pub struct Report {
     /// Whether the model was made of this unit of the board, and what it costs if not.
     #[serde(default)]
     pub unit: String,
+    /// What is minimised below the limit, and a deadline for a step; absent for the fastest mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aim: Option<String>,
+    /// What a deadline would need that the limit does not allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmet: Option<String>,
     // Counters since the start of the daemon.
     /// How often the power exceeded `allowed_mw`.
     pub violations: u32,
@@ -266,6 +272,8 @@ impl Display for Report {
         if !self.unit.is_empty() {
             writeln!(f, "unit {}", self.unit)?;
         }
+        known(f, "aim", self.aim.as_ref())?;
+        known(f, "unmet", self.unmet.as_ref())?;
         writeln!(f, "violations {}", self.violations)?;
         writeln!(f, "changes {}", self.changes)?;
         writeln!(f, "over_limit {}", milli(self.over_limit_ms, "s"))?;
@@ -420,6 +428,8 @@ pub mod tests {
             least_mw: 6_100,
             model: "model.wgt".to_owned(),
             unit: "8ff8117c, profiled for the model".to_owned(),
+            aim: None,
+            unmet: None,
             violations: 2,
             changes: 17,
             over_limit_ms: 860,

@@ -18,12 +18,13 @@ use wattgate_runtime::{
     SelectError, Settings, UnitId,
 };
 
+use crate::aim::{self, Unmet};
 use crate::clock::UtcSeconds;
 use crate::compatibility;
 use crate::config::Config;
 use crate::distrust::{Distrust, distrust, rising};
 use crate::full_load::Drawn;
-use crate::lesson::{Lesson, NoLesson, Subject, Teacher, Unusable, WARMER_K};
+use crate::lesson::{Lesson, NoLesson, RISE_K, Seen, Subject, Unusable, WARMER_K};
 use crate::quantity::Cores;
 use crate::unit::ThisUnit;
 
@@ -255,15 +256,42 @@ impl Choices {
 
     /// Takes what was learned of this unit, with an allowance for a chip that is so much warmer, in K.
     pub fn learn(&mut self, lesson: &Lesson, warmer_k: f32, board: &Board) {
-        self.unit = self.unit.taught(lesson, warmer_k);
+        let mut seen = Vec::new();
+        if let Ok(model) = Model::parse(&self.model)
+            && let Ok(margins) = model.margins(self.confidence)
+        {
+            model.sweep(&model.profiled(), |id, prediction| {
+                let of_mode = lesson.modes.iter().find(|it| it.mode == id);
+                seen.extend(of_mode.and_then(|taught| {
+                    Some(Seen {
+                        predicted: model.power(prediction)?,
+                        guarded: model.guarded_power(prediction, &margins)?,
+                        taught: *taught,
+                    })
+                }));
+            });
+        }
+        self.unit = self.unit.taught(lesson, &seen, lesson.warmer(warmer_k));
         self.adapt(board);
     }
 
-    /// What the modes of the front drew under load, beside the model's predictions for its own units.
+    /// The same under the load that has just taught it, which goes on: its heat sink is warmer by less. Of a part of the full
+    /// load, what an older lesson knows better counts as well.
+    pub fn learn_now(&mut self, lesson: &Lesson, older: Option<&Lesson>, board: &Board) {
+        match lesson.is_full() {
+            true => self.learn(lesson, RISE_K, board),
+            false => {
+                let both = older.map(|older| lesson.clone().after(older));
+                self.learn(both.as_ref().unwrap_or(lesson), WARMER_K, board);
+            }
+        }
+    }
+
+    /// What the modes of the front drew under load for at least a time, beside the model's predictions.
     pub fn lesson(
         &self,
         drawn: &[Drawn],
-        teacher: Teacher,
+        least: Milliseconds,
         board: &Board,
         at: UtcSeconds,
     ) -> Result<Lesson, NoLesson> {
@@ -277,7 +305,7 @@ impl Choices {
                 seen.extend(of_mode.and_then(|it| Some((model.power(prediction)?, *it))));
             });
         }
-        Lesson::new(of, at, teacher, &seen)
+        Lesson::new(of, at, least, &seen)
     }
 
     /// From now on the model's predictions are not used.
@@ -443,7 +471,7 @@ impl Setup {
         let Some(lesson) = Lesson::read(root, &of)? else {
             return Ok(());
         };
-        lesson.check(&of, now)?;
+        let lesson = lesson.checked(&of, now)?;
         self.choices.learn(&lesson, WARMER_K, &self.board);
         Ok(())
     }
@@ -469,20 +497,19 @@ impl Setup {
             ..Settings::default()
         };
         let mut governor = Governor::new(settings, self.config.limit);
+        governor.set_aim(self.config.aim);
         // `Choices::read` checked power, confidence, and that there is a mode.
         let set = governor.set_front(self.choices.front.clone());
         set.expect("a front with power");
         governor
     }
 
-    /// The mode for `once` and for the daemon's start: the fastest one whose predicted power plus
+    /// The mode for `once`: the fastest one, or the one that the config aims at, whose predicted power plus
     /// guard band is within the limit, less the sensor's errors. The least mode counts only if the board
     /// reaches it.
     pub fn choice(&self) -> Result<Choice, SelectError> {
-        let choice = self.choices.front.select(&Query {
-            power_limit: Some(self.governor().status().allowed),
-            ..Query::default()
-        })?;
+        let allowed = self.governor().status().allowed;
+        let choice = aim::choice(&self.choices.front, &self.config.aim, allowed)?;
         if choice.mode != ModeId::LEAST || self.board.reaches(&self.choices.least) {
             return Ok(choice);
         }
@@ -492,6 +519,13 @@ impl Setup {
         Err(SelectError::OverLimit {
             least_power: least.map_or(Milliwatts(0), |point| point.guarded),
         })
+    }
+
+    /// The deadline that the limit does not allow.
+    pub fn unmet(&self) -> Option<Unmet> {
+        let allowed = self.governor().status().allowed;
+        let offset = self.board.sensor_offset();
+        Unmet::of(&self.choices.front, &self.config.aim, allowed, offset)
     }
 
     /// What the model says of this unit, and what it costs.

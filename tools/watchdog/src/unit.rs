@@ -7,7 +7,7 @@ use wattgate_board::{Files, serial_number};
 use wattgate_runtime::{Confidence, Fleet, GuardError, Unit, UnitId};
 
 use crate::clock::UtcSeconds;
-use crate::lesson::Lesson;
+use crate::lesson::{self, Lesson, Seen};
 
 /// What a model says of this unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,8 +20,17 @@ pub struct ThisUnit {
     of_model: Unit,
     /// Whether the model names any unit.
     is_stated: bool,
-    /// When the daemon learned how the unit differs, if that counts.
-    learned: Option<UtcSeconds>,
+    /// What the daemon learned of the unit, and when, if that counts.
+    learned: Option<(Learned, UtcSeconds)>,
+}
+
+/// What a lesson has changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Learned {
+    /// How the unit differs, under full load.
+    Effect,
+    /// It drew more than the bounds allow: they are this much higher, as a logarithm.
+    Excess(f32),
 }
 
 impl ThisUnit {
@@ -46,23 +55,33 @@ impl ThisUnit {
         })
     }
 
-    /// With what a lesson says of the unit, in place of an earlier lesson. On a unit of the model, or if the load may have been a part of the full one, it
-    /// counts only if it is the more careful.
-    pub fn taught(self, lesson: &Lesson, warmer_k: f32) -> Self {
-        let effect = lesson.unit(&self.of_model, warmer_k);
-        let guarded = |unit: &Unit| unit.guarded_power(effect.reference);
-        let is_sure = lesson.is_full && !self.of_model.is_profiled;
-        match !is_sure && guarded(&effect) <= guarded(&self.of_model) {
-            true => Self {
-                effect: self.of_model,
-                learned: None,
-                ..self
-            },
-            false => Self {
-                effect,
-                learned: Some(lesson.at),
-                ..self
-            },
+    /// With what a lesson says of the unit, in place of an earlier lesson: its modes, beside the model's predictions, and ln
+    /// of the power that a warmer chip gains. Full load tells how another unit differs. On a unit of the model, and by a part
+    /// of the load, the choice becomes more careful only.
+    pub fn taught(self, lesson: &Lesson, seen: &[Seen], warmer: f32) -> Self {
+        let (full, part): (Vec<Seen>, Vec<Seen>) = seen.iter().partition(|it| it.taught.is_full);
+        let is_profiled = self.of_model.is_profiled;
+        let (base, excess) = match is_profiled || full.is_empty() {
+            true => (
+                self.of_model,
+                lesson::excess(seen, &self.of_model, warmer, is_profiled),
+            ),
+            false => {
+                let of_load = lesson::of_full_load(&full, &self.of_model, warmer);
+                (of_load, lesson::excess(&part, &of_load, warmer, false))
+            }
+        };
+        let mut effect = base;
+        effect.power += excess;
+        let learned = match effect == self.of_model {
+            true => None,
+            false if base == self.of_model => Some(Learned::Excess(excess)),
+            false => Some(Learned::Effect),
+        };
+        Self {
+            effect,
+            learned: learned.map(|it| (it, lesson.at())),
+            ..self
         }
     }
 
@@ -91,17 +110,28 @@ impl fmt::Display for ThisUnit {
             Some(id) => write!(f, "{id}, ")?,
             None => f.write_str("no serial number, so ")?,
         }
+        match self.learned {
+            Some((Learned::Effect, at)) => {
+                return write!(
+                    f,
+                    "learned on {}: power {:+.0} %, bounds {:.0} % above that for a warmer chip",
+                    at.date(),
+                    100.0 * (self.effect.power.exp() - 1.0),
+                    100.0 * (self.margin() - 1.0)
+                );
+            }
+            Some((Learned::Excess(excess), at)) => {
+                let percent = 100.0 * (excess.exp() - 1.0);
+                write!(
+                    f,
+                    "which drew up to {percent:.0} % more than its bounds (last seen on {}), ",
+                    at.date()
+                )?;
+            }
+            None => {}
+        }
         if self.effect.is_profiled {
             return f.write_str("profiled for the model");
-        }
-        if let Some(at) = self.learned {
-            return write!(
-                f,
-                "learned on {}: power {:+.0} %, bounds {:.0} % above that for a warmer chip",
-                at.date(),
-                100.0 * (self.effect.power.exp() - 1.0),
-                100.0 * (self.margin() - 1.0)
-            );
         }
         f.write_str(match (self.id, self.is_stated) {
             (None, _) => "taken for another unit than the model's",

@@ -87,6 +87,12 @@ impl Units {
         }
     }
 
+    /// The number of units that are certainly not the same: those without an id may all be one.
+    pub fn certain(&self) -> usize {
+        let with_id = self.profiled.iter().filter(|(id, _)| id.is_some()).count();
+        with_id + usize::from(with_id < self.profiled.len())
+    }
+
     /// The units that a file lists, with their levels of time and power and their tilt.
     pub fn listed(&self) -> Vec<(UnitId, [f64; 3])> {
         let with_id = self.profiled.iter().filter_map(|(id, of)| {

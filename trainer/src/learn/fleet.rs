@@ -32,6 +32,13 @@ use crate::learn::split::MIN_MODES;
 /// (`image5000` on a TX2).
 const ONE_UNIT: f64 = 0.063;
 
+/// Units of one board differ by less than this factor, as a logarithm: five deviations between two units. More is another
+/// unit of measure, another load or another board.
+const ONE_BOARD: f64 = 5.0 * std::f64::consts::SQRT_2 * POWER_SPREAD as f64;
+
+/// A deviation of effects of which nothing is known before.
+const ANY: [f64; 2] = [3.0, 0.0];
+
 /// Modes of a corpus that decide on the effects: the process takes a time that grows with their cube.
 const MODES: usize = 60;
 
@@ -81,6 +88,21 @@ pub enum JoinError {
         /// A file with powers.
         first: String,
     },
+    /// No two units of one board differ as much.
+    #[error(
+        "{name} has {ratio:.2} times the {what} of {first}, and no units of one board differ as much: is it in another unit \
+         of measure, under another load, or of another board?"
+    )]
+    FarApart {
+        /// The file.
+        name: String,
+        /// A file before.
+        first: String,
+        /// `time` or `power`.
+        what: &'static str,
+        /// The ratio.
+        ratio: f64,
+    },
     /// The axes of all have too many values.
     #[error("the modes of all files: {0}")]
     Grid(#[from] GridError),
@@ -112,7 +134,24 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
     }
     // Each file is a unit of its own at first, so that two units with one serial number are told apart.
     let alone: Vec<usize> = (0..corpora.len()).collect();
-    let effects = effects(&corpora, &alone)?;
+    let any = effects(&corpora, &alone, [ANY, ANY])?;
+    for at in 1..corpora.len() {
+        let [here, first] = [at, 0].map(|at| any.of[at]);
+        let differ = [
+            ("time", here.time - first.time),
+            ("power", here.power - first.power),
+        ];
+        if let Some((what, ln)) = differ.into_iter().find(|(_, ln)| ln.abs() > ONE_BOARD) {
+            return Err(JoinError::FarApart {
+                name: names[at].clone(),
+                first: names[0].clone(),
+                what,
+                ratio: ln.exp(),
+            });
+        }
+    }
+    let known = [[TIME_SPREAD, 0.0], [POWER_SPREAD, TILT_SPREAD]].map(|of| of.map(f64::from));
+    let effects = effects(&corpora, &alone, known)?;
     let ids: Vec<Option<UnitId>> = corpora.iter().map(|it| it.units.profiled[0].0).collect();
     let mut strange = Vec::new();
     for (at, id) in ids.iter().enumerate() {
@@ -140,7 +179,7 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
     }
     let effects = match units.len() == corpora.len() {
         true => effects,
-        false => self::effects(&corpora, &numbers)?,
+        false => self::effects(&corpora, &numbers, known)?,
     };
     let unlisted = units.len().saturating_sub(MOST_UNITS);
     if unlisted > 0 {
@@ -265,8 +304,13 @@ struct Reading {
     known: Known,
 }
 
-/// The effects of units, given the unit of each corpus by number.
-fn effects(corpora: &[Corpus], numbers: &[usize]) -> Result<Effects, JoinError> {
+/// The effects of units, given the unit of each corpus by number, and the deviations of level and tilt that are known before
+/// of time and power.
+fn effects(
+    corpora: &[Corpus],
+    numbers: &[usize],
+    before: [[f64; 2]; 2],
+) -> Result<Effects, JoinError> {
     let units = 1 + numbers.iter().copied().max().unwrap_or(0);
     let scales = Scales::of(&corpora[0].grid);
     // Any order, but the same one in all corpora, so that they decide by the same modes.
@@ -283,11 +327,7 @@ fn effects(corpora: &[Corpus], numbers: &[usize]) -> Result<Effects, JoinError> 
     let blend = Blend::any_board(Priors::shipped());
     let of_target = |target: Target, places: &[Place], readings: &[(usize, f64)], tilts: &[f64]| {
         let spec = blend.physical(target, places.len());
-        let sds = match target {
-            Target::Time => [TIME_SPREAD, 0.0],
-            Target::Power => [POWER_SPREAD, TILT_SPREAD],
-        }
-        .map(f64::from);
+        let sds = before[target as usize];
         let mut found = vec![[0.0; 2]; units];
         for _ in 0..ROUNDS {
             let corrected = readings.iter().zip(tilts).map(|((unit, log), tilt)| {
@@ -417,7 +457,7 @@ const RANGE: f64 = 32.0;
 impl Spread {
     /// From the units that were profiled, and ln of the power in mW at which a tilt changes nothing.
     pub fn of(units: &Units, target: Target, reference: f64) -> Self {
-        let n = units.profiled.len().max(1) as f64;
+        let n = units.certain() as f64;
         let of_prior = f64::from(UNITS_OF_SPREAD) - 1.0;
         let freedom = of_prior + n - 1.0;
         let scale = |prior: f32, of: &dyn Fn(&Effect) -> f64| {
@@ -498,7 +538,7 @@ mod tests {
                         power,
                         ..Effect::default()
                     };
-                    (None, effect)
+                    (Some(UnitId(power.to_bits() as u32)), effect)
                 })
                 .collect(),
             reference_mw: Some(1e4),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use wattgate_board::Clocks;
 use wattgate_cli::exit::note;
-use wattgate_runtime::{Confidence, Limit, Milliwatts};
+use wattgate_runtime::{Aim, Confidence, Limit, Milliwatts};
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
 use wattgate_watchdog::config::Config;
@@ -41,6 +41,7 @@ pub fn setup(
         },
         current: None,
         cores: None,
+        aim: Aim::FASTEST,
         clocks: Clocks::Pin,
         max_limit: None,
         backstop: None,

@@ -118,6 +118,9 @@ pub enum Failure {
     Signals(io::Error),
     #[error("NOTIFY_SOCKET: {0}")]
     Notify(io::Error),
+    /// Nothing is left half done.
+    #[error("stopped by a signal")]
+    Stopped,
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
@@ -131,6 +134,7 @@ impl Failed for Failure {
                 ConfigError::Defect { .. }
                 | ConfigError::Version { .. }
                 | ConfigError::MarginAlone { .. }
+                | ConfigError::DeadlineAlone { .. }
                 | ConfigError::OverMax { .. },
             )
             | Self::Group(GroupError::Unknown(_))
@@ -154,6 +158,7 @@ impl Failed for Failure {
             | Self::Thread(_)
             | Self::Signals(_)
             | Self::Notify(_)
+            | Self::Stopped
             | Self::Print(_) => 5,
             Self::Setup(_) => 3,
             Self::OverLimit { .. } | Self::Distrusted { .. } => 4,

@@ -4,13 +4,16 @@
 use std::fs;
 use std::iter;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wattgate_board::{Board, Disobedience};
 use wattgate_cli::output::replace;
-use wattgate_runtime::{Milliseconds, PowerMode};
+use wattgate_runtime::{Cause, Milliseconds, PowerMode, State};
 
 use super::check::over_limit;
 use super::kept::Kept;
@@ -19,7 +22,7 @@ use crate::clock::{Clock, System};
 use crate::config::Config;
 use crate::control::{Control, Priority};
 use crate::deadline::InTime;
-use crate::lesson::{Lesson, RISE_K, Teacher, file};
+use crate::lesson::{self, Lesson, NoLesson, SHORT_TIME, file};
 use crate::limits::{Lowerings, files, held};
 use crate::lock::Lock;
 use crate::log::log;
@@ -38,7 +41,8 @@ restore` restores the settings from before.
 Options:
   --config FILE  The config, see wattgated.toml(5)
   --measure      Then measure for ten seconds, with the workload at full load, and set the mode for what this unit
-                 draws; without full load the mode stays
+                 draws. Without load the mode stays; if the GPU is busy for less than 90 % of the time, the mode can only
+                 become a slower one
   --safe         Set the mode of fewest cores and lowest clocks, whatever the limit
   --root DIR     Root of the board's files, for a simulated board [/]
   -h, --help     Print this help
@@ -47,6 +51,10 @@ Example:
   wattgated once --config /etc/wattgated.toml
 
 ";
+
+/// Said where the load was not the full one.
+const NOT_FULL: &str =
+    "the GPU was busy for less than 90 % of the time: what the unit drew can only lower its mode";
 
 /// How long `--measure` measures.
 const MEASURED: Milliseconds = Milliseconds(10_000);
@@ -113,6 +121,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     if !setup.choices.unit.effect.is_profiled {
         log(Priority::Notice, format_args!("unit {}", setup.unit()));
     }
+    if let Some(unmet) = setup.unmet() {
+        log(Priority::Warning, unmet);
+    }
     setup.set_choice(&mut InTime::plain(), told)?;
     if is_measuring {
         setup = measured(setup, &place.root)?;
@@ -127,20 +138,28 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     over.and(obeyed)
 }
 
-/// Lets the daemon's control measure for [`MEASURED`], and sets the mode for what this unit draws. Without full load the
-/// mode stays.
+/// Lets the daemon's control measure for [`MEASURED`], and sets the mode for what this unit draws. Without load, without the
+/// sensor and after a signal the mode stays.
 fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
+    let stop = Arc::<AtomicBool>::default();
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::Signals)?;
+    }
     let (config, choices) = (setup.config.clone(), setup.choices.clone());
     let before = setup.choice().ok().map(|choice| setup.mode(choice.mode));
     let files = InTime::new().map_err(Failure::Thread)?;
     let mut control = Control::new(setup, files);
     let start = System.now();
-    while System.now().since(start) < MEASURED {
+    while System.now().since(start) < MEASURED && !stop.load(Ordering::Relaxed) {
         let next = control.look(System.now(), &mut |event| log(event.priority(), &event));
         let wait = next.since(System.now()).0.clamp(1, 100);
         thread::sleep(Duration::from_millis(wait));
     }
-    let lesson = control.lesson(Teacher::User, System.utc());
+    let is_blind = control.status().0.state == State::Safe(Cause::NoSensor);
+    let lesson = match is_blind {
+        true => Err(NoLesson::NoSensor),
+        false => control.lesson(SHORT_TIME, System.utc()),
+    };
     // The sensor averages as before.
     control.set_yielded(true);
     let (board, mut files) = control.release();
@@ -149,24 +168,38 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
         board,
         choices,
     };
-    match (lesson, before) {
-        (Ok(lesson), _) => {
-            save(&lesson, root);
-            setup.choices.learn(&lesson, RISE_K, &setup.board);
+    let was_stopped = stop.load(Ordering::Relaxed);
+    let why = match lesson {
+        Ok(lesson) if !was_stopped => {
+            if !lesson.is_full() {
+                log(Priority::Notice, NOT_FULL);
+            }
+            let older = lesson::usable(root, &lesson.of, System.utc());
+            setup
+                .choices
+                .learn_now(&lesson, older.as_ref(), &setup.board);
+            match &older {
+                Some(older) => save(&lesson.after(older), root),
+                None => save(&lesson, root),
+            }
             log(Priority::Info, format_args!("unit {}", setup.choices.unit));
             setup.set_choice(&mut files, told)?;
+            return Ok(setup);
         }
-        (Err(why), before) => {
-            log(
-                Priority::Notice,
-                format_args!("nothing was learned: {why}; the mode stays"),
-            );
-            let mode = before.unwrap_or(setup.safe());
-            let applied = setup.board.apply(&mut files, &mode)?;
-            told(&mode, applied.writes);
-        }
+        Ok(_) => "a signal has stopped it".to_owned(),
+        Err(why) => why.to_string(),
+    };
+    log(
+        Priority::Notice,
+        format_args!("nothing was learned: {why}; the mode stays"),
+    );
+    let mode = before.unwrap_or(setup.safe());
+    let applied = setup.board.apply(&mut files, &mode)?;
+    told(&mode, applied.writes);
+    match was_stopped {
+        true => Err(Failure::Stopped),
+        false => Ok(setup),
     }
-    Ok(setup)
 }
 
 /// Saves what was learned; on error says so, since it is lost.

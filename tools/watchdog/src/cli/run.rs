@@ -30,7 +30,7 @@ use crate::daemon::Daemon;
 use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
-use crate::lesson::{self, Lesson};
+use crate::lesson::{self, Lesson, Taught};
 use crate::limits::{self, Lowerings};
 use crate::lock::{Lock, directory, root_directory};
 use crate::log::log;
@@ -50,8 +50,8 @@ No end of the daemon raises the power: a stop leaves a mode in which the highest
 limit. `wattgated restore` gives the board its settings from before the start. While a power sensor or a clock
 that it needs is missing, the daemon holds the mode of fewest cores and lowest clocks, and looks for it.
 
-On SIGHUP the daemon reads limit, max_limit, schedule, average and budget from the config again. What clients have
-lowered or leased stays. Clients, such as `wattgated set-limit`, connect to /run/wattgated/socket, and root to
+On SIGHUP the daemon reads limit, max_limit, schedule, average, budget, objective and deadline from the config again.
+What clients have lowered or leased stays. Clients, such as `wattgated set-limit`, connect to /run/wattgated/socket, and root to
 /run/wattgated-root/socket. Log lines go to stderr, with journald's priority prefix unless it is a terminal.
 
 Options:
@@ -115,6 +115,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     }
     if !setup.choices.unit.effect.is_profiled {
         log(Priority::Notice, format_args!("unit {}", setup.unit()));
+    }
+    if let Some(unmet) = setup.unmet() {
+        log(Priority::Warning, unmet);
     }
     if let Some(distrust) = &setup.choices.distrust {
         log(Priority::Warning, distrust);
@@ -341,7 +344,21 @@ impl Lessons {
         let Some(lesson) = daemon.lesson(at).filter(|_| at.is_set()) else {
             return;
         };
-        let said = |it: &Lesson| (it.of.clone(), it.modes.clone());
+        if self
+            .saved
+            .as_ref()
+            .is_none_or(|saved| saved.of != lesson.of)
+        {
+            self.saved = lesson::usable(&self.root, &lesson.of, at);
+        }
+        let lesson = match &self.saved {
+            Some(saved) => lesson.after(saved),
+            None => lesson,
+        };
+        let said = |it: &Lesson| -> Vec<_> {
+            let of = |it: &Taught| (it.mode, it.is_full, it.ln.to_bits());
+            it.modes.iter().map(of).collect()
+        };
         if self.saved.as_ref().map(said) == Some(said(&lesson)) {
             return;
         }
@@ -570,8 +587,8 @@ impl Process {
                     log(
                         Priority::Warning,
                         format_args!(
-                            "{path}: keys other than limit, max_limit, schedule, average and \
-                             budget need a restart"
+                            "{path}: keys other than limit, max_limit, schedule, average, budget, objective \
+                             and deadline need a restart"
                         ),
                     );
                 }

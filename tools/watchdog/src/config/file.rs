@@ -9,8 +9,8 @@ use wattgate_board::Clocks;
 use wattgate_runtime::Budget;
 
 use crate::quantity::{
-    Cores, Duration, Energy, Margin, Memory, Power, PowerOrCurrent, Probability, Temperature,
-    Window,
+    Aimed, Cores, Deadline, Duration, Energy, Margin, Memory, Power, PowerOrCurrent, Probability,
+    Temperature, Window,
 };
 use crate::schedule::Schedule;
 
@@ -41,6 +41,8 @@ pub(super) struct File {
     pub too_hot: Option<Temperature>,
     pub cores: Option<Cores>,
     pub clocks: Option<FileClocks>,
+    pub objective: Option<Aimed>,
+    pub deadline: Option<Deadline>,
     pub memory: Option<Memory>,
     pub group: Option<String>,
     pub metrics: Option<Metrics>,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 use wattgate_board::Clocks;
-use wattgate_runtime::{Average, Confidence, Limit, Milliwatts};
+use wattgate_runtime::{Aim, Average, Confidence, Limit, Milliwatts, Objective};
 
 pub use self::file::Metrics;
 use self::file::{Backstop, File};
@@ -46,6 +46,12 @@ pub enum ConfigError {
     /// `backstop_margin` without `backstop`.
     #[error("{}: backstop_margin needs backstop = \"hardware\"", path.display())]
     MarginAlone { path: PathBuf },
+    /// `deadline` without an `objective` that it could slow.
+    #[error(
+        "{}: deadline needs objective = \"least-power\", \"least-energy\" or \"least-edp\": the fastest mode has no use for it",
+        path.display()
+    )]
+    DeadlineAlone { path: PathBuf },
     /// A limit is over `max_limit`.
     #[error("{}: {key} is {limit}, over max_limit = {max}", path.display())]
     OverMax {
@@ -79,6 +85,8 @@ pub struct Config {
     pub current: Option<Milliamperes>,
     /// The numbers of cores that a mode may have; `None`: any.
     pub cores: Option<Cores>,
+    /// What to minimise below the limit, and a deadline for a step.
+    pub aim: Aim,
     /// How a mode sets the clocks.
     pub clocks: Clocks,
     /// The highest limit that the config or a client may set; see [`Config::most`].
@@ -157,6 +165,11 @@ impl Config {
             model: file.model,
             current,
             cores: file.cores,
+            aim: Aim {
+                objective: file.objective.map_or(Objective::Time, |it| it.0),
+                deadline: file.deadline.map(|it| it.0),
+                ..Aim::FASTEST
+            },
             clocks: file.clocks.map_or(Clocks::Pin, Clocks::from),
             limit: Limit {
                 power,
@@ -181,6 +194,10 @@ impl Config {
             hardware_watchdog: file.hardware_watchdog,
             gone,
         };
+        if config.aim.deadline.is_some() && config.aim.objective == Objective::Time {
+            let path = path.to_owned();
+            return Err(ConfigError::DeadlineAlone { path });
+        }
         config.check_max(path)?;
         Ok(config)
     }

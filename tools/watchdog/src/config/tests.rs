@@ -1,6 +1,6 @@
 //! Keys, quantities and defaults of a config.
 
-use wattgate_runtime::{Budget, Milliseconds};
+use wattgate_runtime::{Budget, Microseconds, Milliseconds};
 
 use super::*;
 
@@ -40,7 +40,17 @@ fn the_sample_is_valid_and_shows_the_defaults() {
     for key in keys(SAMPLE) {
         all = all.replace(&format!("\n#{key} ="), &format!("\n{key} ="));
     }
+    // The objective's default has no use for a deadline.
+    let alone = parse(&all).expect_err("refused");
+    assert!(alone.contains("deadline needs objective = "), "{alone}");
+    let all = all.replace("\"fastest\"\n", "\"least-energy\"\n");
     let shown = parse(&all).expect("a config");
+    let aim = Aim {
+        objective: Objective::Energy,
+        deadline: Some(Microseconds(33_000)),
+        ..Aim::FASTEST
+    };
+    assert_eq!(shown.aim, aim);
     assert_eq!(shown.confidence, config.confidence);
     assert_eq!(shown.too_hot_mc, Some(95_000));
     let average = Average {
@@ -48,6 +58,7 @@ fn the_sample_is_valid_and_shows_the_defaults() {
         window: Milliseconds(60_000),
     };
     assert_eq!(shown.limit.average, Some(average));
+    assert_eq!(config.aim, Aim::FASTEST);
     assert_eq!(shown.max_limit, Some(Milliwatts(20_000)));
     assert_eq!(shown.backstop, Some(Margin::default()));
     assert_eq!(config.backstop, None);
@@ -428,5 +439,35 @@ fn a_backstop_has_a_margin_in_its_range() {
     assert_eq!(
         error,
         "w.toml:4: unknown variant `software`, expected `hardware`"
+    );
+}
+
+#[test]
+fn an_objective_and_a_deadline_are_named() {
+    let line = |objective: &str, deadline: &str| {
+        format!("limit = \"15W\"\nobjective = \"{objective}\"\ndeadline = \"{deadline}\"")
+    };
+    let error = refused(&line("energy", "33ms"));
+    let names = "w.toml:4: `energy`: expected fastest, least-power, least-energy or least-edp";
+    assert_eq!(error, names);
+    for wrong in ["33", "0ms", "33 frames", "-1ms", "2h"] {
+        let error = refused(&line("least-power", wrong));
+        let start =
+            format!("w.toml:5: invalid value: string \"{wrong}\", expected a time of a step");
+        assert!(error.starts_with(&start), "{error}");
+    }
+    let error = refused("limit = \"15W\"\ndeadline = \"33ms\"");
+    assert!(
+        error.starts_with("w.toml: deadline needs objective = "),
+        "{error}"
+    );
+    let text = format!(
+        "version = 1\nmodel = \"m.wgt\"\n{}\n",
+        line("least-edp", "2.5s")
+    );
+    let aim = parse(&text).expect("a config").aim;
+    assert_eq!(
+        (aim.objective, aim.deadline),
+        (Objective::EnergyDelay, Some(Microseconds(2_500_000)))
     );
 }

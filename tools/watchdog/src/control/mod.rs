@@ -27,7 +27,7 @@ use std::borrow::Cow;
 
 use wattgate_board::{ApplyError, Board, Current, Files, Saved};
 use wattgate_runtime::{
-    Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit,
+    Aim, Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit,
     MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
 };
 
@@ -44,7 +44,7 @@ use self::writers::Disturbances;
 use crate::clock::UtcSeconds;
 use crate::distrust::Distrust;
 use crate::full_load::FullLoad;
-use crate::lesson::{Lesson, NoLesson, Teacher};
+use crate::lesson::{Lesson, NoLesson};
 use crate::quantity::Milliamperes;
 use crate::report::STATES;
 use crate::setup::{Choices, POINTS, Setup};
@@ -287,6 +287,11 @@ impl<F: Files> Control<F> {
     pub fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
         self.apply_limit();
+    }
+
+    /// Replaces what is minimised below the limit, and the deadline of a step.
+    pub fn set_aim(&mut self, aim: Aim) {
+        self.governor.set_aim(aim);
     }
 
     /// Tells the limit without what clients ask for. Root is called only if the power is above this one.
@@ -547,10 +552,11 @@ impl<F: Files> Control<F> {
             .note(passed, input.gpu_load, in_mode, celsius);
     }
 
-    /// What this unit of the board has taught since the start, or since the model was set.
-    pub fn lesson(&self, teacher: Teacher, at: UtcSeconds) -> Result<Lesson, NoLesson> {
+    /// What this unit of the board has taught since the start, or since the model was set, in modes that were under load
+    /// for at least a time.
+    pub fn lesson(&self, least: Milliseconds, at: UtcSeconds) -> Result<Lesson, NoLesson> {
         let drawn = self.full_load.modes();
-        self.choices.lesson(drawn, teacher, &self.board, at)
+        self.choices.lesson(drawn, least, &self.board, at)
     }
 
     /// Makes the mode unknown. The next call looks in any case.

@@ -12,13 +12,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use wattgate_board::{ApplyError, Board, Files, Saved};
-use wattgate_runtime::{Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
+use wattgate_runtime::{Aim, Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
 
+use crate::aim::{Shown, Unmet};
 use crate::clock::{Clock, UtcSeconds};
 use crate::config::Config;
 use crate::control::{Control, Event, Priority};
 use crate::counters::Counters;
-use crate::lesson::{Lesson, Teacher};
+use crate::lesson::{LONG_TIME, Lesson};
 use crate::limits::{
     Held, Leased, Lowering, Lowerings, MAX_LOWERINGS, Owner, Setter, held, is_raised, lowered,
 };
@@ -197,7 +198,7 @@ impl<F: Files> Daemon<F> {
 
     /// What this unit of the board has taught under the model in force; `None` if nothing yet.
     pub fn lesson(&self, at: UtcSeconds) -> Option<Lesson> {
-        self.control.lesson(Teacher::Daemon, at).ok()
+        self.control.lesson(LONG_TIME, at).ok()
     }
 
     /// A counter that increases whenever state, mode, limit or model change.
@@ -271,6 +272,10 @@ impl<F: Files> Daemon<F> {
             events.map(|count| count.and_then(|count| u64::try_from(count).ok()));
         let model = self.model.path.file_name().unwrap_or_default();
         let over_since = self.control.over_since();
+        let aim = self.config.aim;
+        let offset = self.board().sensor_offset();
+        let front = &self.control.choices().front;
+        let unmet = Unmet::of(front, &aim, status.allowed, offset);
         let state = match (self.yielded, over_since) {
             (Some(_), _) => YIELDED,
             (None, Some(_)) => OVER_LIMIT,
@@ -312,6 +317,8 @@ impl<F: Files> Daemon<F> {
             least_mw: self.control.least_power().0,
             model: model.to_string_lossy().into_owned(),
             unit: self.control.choices().of_unit(status.allowed),
+            aim: (aim != Aim::FASTEST).then(|| Shown(aim).to_string()),
+            unmet: unmet.map(|it| it.to_string()),
             violations: self.control.violation_count(),
             changes: status.changes,
             over_limit_ms: over.0,
@@ -377,11 +384,13 @@ impl<F: Files> Daemon<F> {
             current: new.current,
             max_limit: new.max_limit,
             schedule: new.schedule.clone(),
+            aim: new.aim,
             ..self.config.clone()
         };
         let differs = with_limits != new;
         self.config = with_limits;
         self.control.set_current(self.config.current);
+        self.control.set_aim(self.config.aim);
         self.choose_limit(utc);
         differs
     }

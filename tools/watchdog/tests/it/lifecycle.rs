@@ -433,8 +433,9 @@ fn a_reload_changes_the_limit_only_if_the_config_is_valid() {
         rig.configure("limit = \"20W\"\nconfidence = 0.9");
         daemon.signal(Signal::HUP);
         daemon.logs("<5>limit is now 20 W");
-        daemon
-            .logs("keys other than limit, max_limit, schedule, average and budget need a restart");
+        daemon.logs(
+            "keys other than limit, max_limit, schedule, average, budget, objective and deadline need a restart",
+        );
         daemon.logs("<6>stepping down: ");
         daemon.stop();
     });

@@ -1,0 +1,112 @@
+//! What a config aims at below its limit, and what its deadline would need where the limit does not allow it.
+
+use std::fmt;
+
+use wattgate_runtime::{Aim, Choice, Front, Microseconds, Milliwatts, Query, SelectError};
+
+use crate::quantity::{Aimed, Thousandths, Watts};
+
+/// The mode of a front that an aim wants within a power. Where the power does not allow the deadline, the fastest one.
+pub fn choice<const N: usize>(
+    front: &Front<N>,
+    aim: &Aim,
+    allowed: Milliwatts,
+) -> Result<Choice, SelectError> {
+    let within = Query {
+        power_limit: Some(allowed),
+        ..Query::default()
+    };
+    let aimed = Query {
+        objective: aim.objective,
+        deadline: aim.deadline,
+        ..within
+    };
+    match front.select(&aimed) {
+        Err(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => front.select(&within),
+        chosen => chosen,
+    }
+}
+
+/// A deadline that is not met within a limit, and what each of both would need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    deadline: Microseconds,
+    /// The time of a step that the limit allows, with its margin.
+    allows: Microseconds,
+    /// The least power with which the deadline is met, or the least time at any power.
+    needs: Result<Milliwatts, Microseconds>,
+}
+
+impl Unmet {
+    /// `None` if the deadline is met, or if no mode is within the limit. The sensor's offset adds to what a limit must be.
+    pub fn of<const N: usize>(
+        front: &Front<N>,
+        aim: &Aim,
+        allowed: Milliwatts,
+        offset: Milliwatts,
+    ) -> Option<Self> {
+        let deadline = aim.deadline?;
+        let query = |power_limit| Query {
+            deadline: Some(deadline),
+            power_limit,
+            ..Query::default()
+        };
+        let needs = match front.select(&query(Some(allowed))) {
+            Err(SelectError::OverLimit { least_power }) => {
+                Ok(Milliwatts(least_power.0.saturating_add(offset.0)))
+            }
+            Err(SelectError::TooSlow { least_time }) => Err(least_time),
+            _ => return None,
+        };
+        let within = Query {
+            power_limit: Some(allowed),
+            ..Query::default()
+        };
+        let allows = front.select(&within).ok()?.guarded_time;
+        Some(Self {
+            deadline,
+            allows,
+            needs,
+        })
+    }
+}
+
+/// A time in ms.
+struct Ms(Microseconds);
+
+impl fmt::Display for Ms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", Thousandths(u64::from(self.0.0)))
+    }
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (deadline, allows) = (Ms(self.deadline), Ms(self.allows));
+        write!(
+            f,
+            "the deadline of {deadline} a step is not met: the limit allows {allows}; "
+        )?;
+        match self.needs {
+            Ok(power) => write!(f, "{deadline} need a limit of {}", Watts(power)),
+            Err(time) => write!(
+                f,
+                "no mode is as fast, and the fastest one takes {}",
+                Ms(time)
+            ),
+        }
+    }
+}
+
+/// An aim as people write it: `least-energy, at most 33 ms a step`.
+pub struct Shown(pub Aim);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Aimed(self.0.objective))?;
+        match self.0.deadline {
+            Some(deadline) => write!(f, ", at most {} a step", Ms(deadline)),
+            None => Ok(()),
+        }
+    }
+}
