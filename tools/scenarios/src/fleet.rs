@@ -103,29 +103,27 @@ pub fn as_published(
         fits.or(unbeaten.last())
     });
     let chosen: Vec<&TrueMode> = chosen.flatten().collect();
+    // The logarithms of a unit's powers in these modes, then that of its times.
     let of = |seed: u64| {
         let unit = Unit::drawn(FIRST_OF_SPREAD + seed);
         let subject = Subject::new(board, workload, unit, boot(board), Fan::Full)?;
         let log =
             |mode: &&TrueMode| (subject.settled_w(&subject.truth(mode.knobs)) / mode.watts).ln();
-        let logs = chosen.iter().map(log);
-        Ok((logs.collect(), unit.time.ln()))
+        Ok(chosen.iter().map(log).chain([unit.time.ln()]).collect())
     };
-    let drawn = (0..OF_SPREAD)
-        .map(of)
-        .collect::<Result<Vec<(Vec<f64>, f64)>, JudgeError>>()?;
-    let sd = |of: &dyn Fn(&(Vec<f64>, f64)) -> f64| {
-        let mean = drawn.iter().map(of).sum::<f64>() / drawn.len() as f64;
-        let squares = drawn.iter().map(|unit| (of(unit) - mean).powi(2));
+    let drawn = (0..OF_SPREAD).map(of);
+    let drawn = drawn.collect::<Result<Vec<Vec<f64>>, JudgeError>>()?;
+    let sd = |at: usize| {
+        let mean = drawn.iter().map(|logs| logs[at]).sum::<f64>() / drawn.len() as f64;
+        let squares = drawn.iter().map(|logs| (logs[at] - mean).powi(2));
         (squares.sum::<f64>() / (drawn.len() - 1) as f64).sqrt()
     };
-    let of_modes = (0..chosen.len()).map(|at| sd(&|unit| unit.0[at]));
-    let of_power = of_modes.sum::<f64>() / chosen.len().max(1) as f64;
+    let of_power = (0..chosen.len()).map(sd).sum::<f64>() / chosen.len().max(1) as f64;
     let published = f64::from(POWER_SPREAD);
     Ok(Spread {
         parts: (published / of_power).min(1.0),
         module: (published.powi(2) - of_power.powi(2)).max(0.0).sqrt(),
-        time: f64::from(TIME_SPREAD) / sd(&|unit| unit.1),
+        time: f64::from(TIME_SPREAD) / sd(chosen.len()),
     })
 }
 

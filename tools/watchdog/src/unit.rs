@@ -85,18 +85,6 @@ impl ThisUnit {
         }
     }
 
-    /// A unit that differs so.
-    #[cfg(test)]
-    pub(crate) fn of_effect(id: Option<UnitId>, effect: Unit) -> Self {
-        Self {
-            id,
-            effect,
-            of_model: effect,
-            is_stated: true,
-            learned: None,
-        }
-    }
-
     /// By how much the bounds of the power are higher than on a unit of the model, as a ratio.
     pub fn margin(&self) -> f32 {
         let [_, power] = self.effect.margins;

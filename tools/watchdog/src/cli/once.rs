@@ -170,7 +170,9 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
     };
     let was_stopped = stop.load(Ordering::Relaxed);
     let why = match lesson {
-        Ok(lesson) if !was_stopped => {
+        _ if was_stopped => "a signal has stopped it".to_owned(),
+        Err(why) => why.to_string(),
+        Ok(lesson) => {
             if !lesson.is_full() {
                 log(Priority::Notice, NOT_FULL);
             }
@@ -186,8 +188,6 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
             setup.set_choice(&mut files, told)?;
             return Ok(setup);
         }
-        Ok(_) => "a signal has stopped it".to_owned(),
-        Err(why) => why.to_string(),
     };
     log(
         Priority::Notice,

@@ -113,7 +113,7 @@ fn an_unknown_key_is_refused() {
         refused("limit = \"15W\"\nlimits = 1"),
         "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
          `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, \
-         `confidence`, `too_hot`, `cores`, `clocks`, `memory`, `group`, `metrics`, \
+         `confidence`, `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, \
          `hardware_watchdog`, `on_stop`, `state_dir`, `sensor_samples`"
     );
     assert_eq!(

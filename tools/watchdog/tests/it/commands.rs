@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::model_files::flat;
-use crate::wattgated::{MODEL, Rig, eventually, outcome, reported_mode, with_board};
+use crate::wattgated::{Daemon, MODEL, Rig, eventually, outcome, reported_mode, with_board};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use wattgate_runtime::Milliwatts;
 use wattgate_simulated_board::tree::mirror::Living;
@@ -52,6 +53,80 @@ fn if_no_mode_fits_once_sets_the_least_one_and_fails() {
         assert!(errors.contains("<3>no mode stays within 3 W: "), "{errors}");
         let safe = reported_mode(&report, "safe ");
         assert!(errors.contains(&safe), "{errors}");
+    });
+}
+
+/// `check`, `once` and the daemon's start agree on the mode of an objective, and name a deadline that the limit does not allow.
+#[test]
+fn an_objective_and_a_deadline_choose_the_mode() {
+    with_board("25W", |rig| {
+        let (_, fastest, _) = rig.output("check");
+        let mut modes = vec![reported_mode(&fastest, "once ")];
+        for objective in ["least-power", "least-energy", "least-edp"] {
+            rig.configure(&format!("limit = \"25W\"\nobjective = \"{objective}\""));
+            let (code, report, _) = rig.output("check");
+            assert_eq!(code, Some(0), "{report}");
+            assert!(
+                report.contains(&format!("\naim       {objective}\n")),
+                "{report}"
+            );
+            let mode = reported_mode(&report, "once ");
+            let (code, _, errors) = rig.output("once");
+            assert_eq!(code, Some(0), "{errors}");
+            assert!(
+                errors.starts_with(&format!("<6>once: {mode}; ")),
+                "{errors}"
+            );
+            modes.push(mode);
+        }
+        assert_ne!(modes[0], modes[1]);
+        rig.configure("limit = \"25W\"\nobjective = \"least-power\"\ndeadline = \"150ms\"");
+        let (_, report, _) = rig.output("check");
+        let in_time = reported_mode(&report, "once ");
+        assert!(in_time != modes[1] && in_time != modes[0], "{report}");
+        assert!(!report.contains("unmet"), "{report}");
+        rig.configure("limit = \"25W\"\nobjective = \"least-power\"\ndeadline = \"1ms\"");
+        let (code, report, _) = rig.output("check");
+        assert_eq!(code, Some(0), "{report}");
+        let said = "\nunmet     the deadline of 1 ms a step is not met: the limit allows ";
+        assert!(
+            report.contains(said) && report.contains("no mode is as fast"),
+            "{report}"
+        );
+        assert_eq!(reported_mode(&report, "once "), modes[0]);
+        let (code, _, errors) = rig.output("once");
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(
+            errors.starts_with("<4>the deadline of 1 ms a step is not met"),
+            "{errors}"
+        );
+    });
+}
+
+/// A signal ends a measurement, and the mode of before it is set.
+#[test]
+fn a_signal_during_a_measurement_leaves_the_mode_of_before() {
+    with_board("25W", |rig| {
+        let (_, report, _) = rig.output("check");
+        let mode = reported_mode(&report, "once ");
+        for signal in [Signal::TERM, Signal::INT] {
+            let mut once = rig.command("once");
+            let mut measuring = Daemon::start({
+                once.arg("--measure");
+                once
+            });
+            measuring.logs("<6>booting: ");
+            measuring.signal(signal);
+            let line = measuring.logs("nothing was learned: ");
+            assert!(
+                line.contains("a signal has stopped it; the mode stays"),
+                "{line}"
+            );
+            measuring.logs(&format!("<6>once: {mode}; "));
+            measuring.logs("stopped by a signal");
+            assert_eq!(measuring.exit_code(), Some(5));
+            rig.await_mode(&mode);
+        }
     });
 }
 
@@ -226,7 +301,7 @@ fn bad_configs_are_refused_with_the_reason() {
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
                  `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, `confidence`, \
-                 `too_hot`, `cores`, `clocks`, `memory`, `group`, `metrics`, `hardware_watchdog`, \
+                 `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, `hardware_watchdog`, \
                  `on_stop`, `state_dir`, `sensor_samples`"
             ),
         ),
