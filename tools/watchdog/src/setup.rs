@@ -14,8 +14,8 @@ use wattgate_board::{
 };
 use wattgate_runtime::{
     Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
-    Kind, Least, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query,
-    SelectError, Settings, UnitId,
+    Kind, Least, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Prediction,
+    Query, SelectError, Settings, UnitId,
 };
 
 use crate::aim::{self, Unmet};
@@ -260,7 +260,7 @@ impl Choices {
         if let Ok(model) = Model::parse(&self.model)
             && let Ok(margins) = model.margins(self.confidence)
         {
-            model.sweep(&model.profiled(), |id, prediction| {
+            sweep(&model, &mut |id, prediction| {
                 let of_mode = lesson.modes.iter().find(|it| it.mode == id);
                 seen.extend(of_mode.and_then(|taught| {
                     Some(Seen {
@@ -300,7 +300,7 @@ impl Choices {
         if let Ok(model) = Model::parse(&self.model)
             && self.distrust.is_none()
         {
-            model.sweep(&model.profiled(), |id, prediction| {
+            sweep(&model, &mut |id, prediction| {
                 let of_mode = drawn.iter().find(|it| it.mode == id);
                 seen.extend(of_mode.and_then(|it| Some((model.power(prediction)?, *it))));
             });
@@ -318,7 +318,7 @@ impl Choices {
     fn choose(&mut self, model: &Model<'_>, board: &Board) -> usize {
         let mut supported = 0;
         let (mut ends, mut modes) = (None, Vec::new());
-        model.sweep(&model.profiled(), |id, prediction| {
+        sweep(model, &mut |id, prediction| {
             // The lowest value of each axis comes first, the highest last.
             ends = Some((
                 ends.map_or((id, prediction), |(first, _)| first),
@@ -401,7 +401,7 @@ impl Choices {
                 .sum()
         };
         let mut nearest = None;
-        model.sweep(&model.profiled(), |id, prediction| {
+        sweep(&model, &mut |id, prediction| {
             let Some(other) = self
                 .grid
                 .mode(id)
@@ -575,6 +575,11 @@ impl Setup {
     pub fn mode(&self, id: ModeId) -> PowerMode {
         self.choices.mode(id).unwrap_or(self.safe())
     }
+}
+
+/// Predicts all profiled modes. The code of a sweep is large, and this is the only one.
+fn sweep(model: &Model<'_>, visit: &mut dyn FnMut(ModeId, Prediction)) {
+    model.sweep(&model.profiled(), |id, prediction| visit(id, prediction));
 }
 
 /// The mode of fewest cores and lowest clocks that a board can be set to, with as many cores as a config
