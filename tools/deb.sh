@@ -29,7 +29,7 @@ tools/packages.sh binutils gcc libc6-dev mandoc qemu-user-static systemd
 . tools/simulated.sh --tmpdir
 # One unit a crate: the daemon is a tenth smaller for half a minute of building.
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
-# As small as it may be; what loops is in the runtime, whose vectors are explicit.
+# Level 2 makes the daemon 5 % smaller. The vector code of the runtime is written by hand, so it hardly depends on the level.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=2
 package wattgate-watchdog wattgated 'MIT|Apache-2.0' -p wattgate-watchdog -p wattgate-profiler
 

@@ -169,8 +169,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         };
         self.state = state;
         self.was_released = false;
-        self.load.steps.restart(now);
-        self.pursuit.restart();
+        self.load.steps.restart();
         self.counts.changes = self.counts.changes.saturating_add(1);
         self.modes
             .point(to)

@@ -2,13 +2,13 @@
 
 use core::borrow::Borrow;
 
-use super::aim::Pursuit;
 use super::allowance::Allowance;
 use super::clock::{Clock, Passed};
 use super::interface::{Command, GovernorError, Input, Limit, Settings, State, Status};
 use super::knowledge::{Knowledge, RATIO_RANGE};
 use super::liveness::Liveness;
 use super::load::Load;
+use super::pursuit::Pursuit;
 use super::sensor::Sensor;
 use super::stay::Stay;
 
@@ -342,11 +342,13 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Takes the observations of the board and returns the command to carry out.
     pub fn step(&mut self, input: &Input) -> Command {
         let (now, passed) = self.observe_board(input);
-        if let (Some(steps), Some(time)) = (input.steps, self.modes.time(self.stay.at)) {
-            self.load.steps.record(steps, time, now);
-        }
-        self.count_steps(input.steps, passed, now);
         self.note_throttling(input.throttled, now);
+        self.average_load(passed);
+        if let (Some(steps), Some(time)) = (input.steps, self.modes.time(self.stay.at))
+            && let Some(pace) = self.load.steps.record(steps, time, now)
+        {
+            self.take_pace(pace, now);
+        }
         let mode = self.read_back(input, now);
         let waits = self.stay.set.is_none() && self.stay.requested.is_some();
         let wanted = self.modes.point(self.stay.at).map(|point| point.mode);

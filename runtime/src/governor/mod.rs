@@ -99,14 +99,15 @@ mod noise;
 mod observe;
 mod over;
 mod policy;
+mod pursuit;
 mod sensor;
 mod stay;
 mod steps;
 
-pub use aim::Aim;
 pub use clock::LONGEST_GAP;
 pub use interface::{
     Average, Budget, Cause, Command, GovernorError, Input, Limit, ReadBack, Settings, State,
     Status, WINDOW,
 };
 pub use machine::{Governor, UP_EVERY, UPS};
+pub use pursuit::Aim;

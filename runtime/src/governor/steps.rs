@@ -16,6 +16,13 @@ const PACE_STEPS: u64 = 20;
 /// Minimum pace of a fully busy board, as part of the highest pace.
 const FULL_PACE: f32 = 0.9;
 
+/// A pace, and the number of steps over which it was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub pace: f32,
+    pub steps: f32,
+}
+
 /// The steps of a workload. Their *pace* is the number of steps per predicted step time. A fully
 /// busy board has the same pace in every mode.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +31,8 @@ pub struct Steps {
     count: Option<u64>,
     told: Milliseconds,
     grew: Milliseconds,
-    /// The count and the time at which the present pace began.
-    from: (u64, Milliseconds),
+    /// The count and the time at which the present pace began: at a step. `None` until the next one.
+    from: Option<(u64, Milliseconds)>,
     pace: Option<f32>,
     highest: f32,
     /// The predicted time of a step in ms.
@@ -37,33 +44,39 @@ impl Steps {
         count: None,
         told: Milliseconds(0),
         grew: Milliseconds(0),
-        from: (0, Milliseconds(0)),
+        from: None,
         pace: None,
         highest: 0.0,
         step_ms: 0.0,
     };
 
-    /// Records the total number of steps, and the predicted time of one in the present mode. A
-    /// count that falls is that of another workload.
-    pub fn record(&mut self, count: u64, time: Microseconds, now: Milliseconds) {
-        match self.count.replace(count) {
-            Some(before) if count >= before => {
-                if count > before {
-                    self.grew = now;
-                }
-            }
-            _ => *self = Self::begun(count, now),
+    /// Records the total number of steps, and the predicted time of one in the present mode. Returns the pace of a
+    /// period that ends now. A count that falls is that of another workload.
+    pub fn record(&mut self, count: u64, time: Microseconds, now: Milliseconds) -> Option<Pace> {
+        let before = self.count.replace(count);
+        if before.is_none_or(|before| count < before) {
+            *self = Self {
+                count: Some(count),
+                grew: now,
+                ..Self::NONE
+            };
         }
         self.told = now;
         self.step_ms = time.0 as f32 / 1e3;
-        let (first, from) = self.from;
-        let passed = now.since(from).0;
-        if passed >= self.longer(PACE_MS, PACE_STEPS) {
-            let steps = count.saturating_sub(first) as f32;
-            let pace = steps * self.step_ms / passed as f32;
-            (self.pace, self.from) = (Some(pace), (count, now));
-            self.highest = self.highest.max(pace);
+        if before.is_none_or(|before| count <= before) {
+            return None;
         }
+        self.grew = now;
+        let (first, from) = *self.from.get_or_insert((count, now));
+        let passed = now.since(from).0;
+        if passed < self.longer(PACE_MS, PACE_STEPS) {
+            return None;
+        }
+        let steps = count.saturating_sub(first) as f32;
+        let pace = steps * self.step_ms / passed as f32;
+        (self.pace, self.from) = (Some(pace), Some((count, now)));
+        self.highest = self.highest.max(pace);
+        Some(Pace { pace, steps })
     }
 
     /// The longer of a time in ms and a number of predicted step times.
@@ -71,20 +84,9 @@ impl Steps {
         ms.max((steps as f32 * self.step_ms) as u64)
     }
 
-    fn begun(count: u64, now: Milliseconds) -> Self {
-        Self {
-            count: Some(count),
-            grew: now,
-            from: (count, now),
-            ..Self::NONE
-        }
-    }
-
     /// Restarts the pace after a mode change.
-    pub fn restart(&mut self, now: Milliseconds) {
-        if let Some(count) = self.count {
-            (self.from, self.pace) = ((count, now), None);
-        }
+    pub fn restart(&mut self) {
+        (self.from, self.pace) = (None, None);
     }
 
     /// Whether steps are reported. A program that has ended reports none, and one that counts none always tells 0.

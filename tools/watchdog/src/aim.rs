@@ -85,15 +85,11 @@ impl fmt::Display for Unmet {
         let (deadline, allows) = (Ms(self.deadline), Ms(self.allows));
         write!(
             f,
-            "the deadline of {deadline} a step is not met: the limit allows {allows}; "
+            "the deadline of {deadline} a step is not met: within the limit a step takes up to {allows}; "
         )?;
         match self.needs {
-            Ok(power) => write!(f, "{deadline} need a limit of {}", Watts(power)),
-            Err(time) => write!(
-                f,
-                "no mode is as fast, and the fastest one takes {}",
-                Ms(time)
-            ),
+            Ok(power) => write!(f, "a limit of {} would allow the deadline", Watts(power)),
+            Err(time) => write!(f, "without a limit it takes up to {}", Ms(time)),
         }
     }
 }

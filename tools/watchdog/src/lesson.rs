@@ -240,10 +240,11 @@ impl Lesson {
                 Some(_) => {}
             }
         }
-        // Full load first, then the newest.
-        self.modes
-            .sort_by_key(|it| (!it.is_full, std::cmp::Reverse(it.at.0)));
-        self.modes.truncate(MOST_MODES);
+        // Full load first. The modes of this lesson stand before those of the older one.
+        let (mut modes, part): (Vec<_>, Vec<_>) = self.modes.iter().partition(|it| it.is_full);
+        modes.extend(part);
+        modes.truncate(MOST_MODES);
+        self.modes = modes;
         self.per_kelvin = self.per_kelvin.or(older.per_kelvin);
         self
     }
@@ -392,7 +393,7 @@ pub fn excess<'a>(
     seen.into_iter().map(of).fold(0.0, f32::max)
 }
 
-/// The largest of some measured values, in the range that is believed; `None` without any.
+/// Takes the largest of the measured values, and moves it into the range that is believed. `None` if nothing was measured.
 fn per_kelvin(measured: impl Iterator<Item = f32>) -> Option<f32> {
     let [low, high] = PER_KELVIN_RANGE;
     let largest = measured.filter(|it| it.is_finite()).reduce(f32::max);

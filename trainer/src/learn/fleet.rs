@@ -549,7 +549,7 @@ mod tests {
         let s = f64::from(POWER_SPREAD);
         let five = [-1.2 * s, -0.6 * s, 0.0, 0.6 * s, 1.2 * s];
         assert!(risk(&five) < 0.8 * risk(&[0.0]));
-        // Units that differ more than published make others less known.
+        // Where the profiled units differ by more than published, less is known of another unit.
         assert!(risk(&five.map(|level| 2.0 * level)) > 1.2 * risk(&five));
         let spread = Spread::of(&units(&five), Target::Power, 9.2);
         assert!((spread.exceeds(0.0, 9.2) - 0.5).abs() < 1e-12);

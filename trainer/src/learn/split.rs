@@ -83,8 +83,8 @@ pub enum SplitError {
         measure_again(*.without)
     )]
     TooFewModes { found: usize, without: usize },
-    /// The corpus has powers, but fewer than [`MIN_MODES`] training modes have one. `without` is the number of modes
-    /// whose runs of the power disagree.
+    /// Some training modes have a power, but fewer than [`MIN_MODES`]. `without` counts the modes that lost their power
+    /// because two runs of it disagree.
     #[error(
         "only {found} of the modes to train on have a power; at least {MIN_MODES} are needed, or none for a model of time alone{}",
         measure_again(*.without)

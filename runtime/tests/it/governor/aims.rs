@@ -57,66 +57,66 @@ fn means(plant: &mut Plant, milliseconds: u64, milliwatts: u32) -> (f64, f64) {
     )
 }
 
-#[test]
-fn a_deadline_is_met_with_nearly_the_least_power() {
+/// Pursues aims on forty plants for four minutes, then compares a minute with the least cost of a mode that is within the limit
+/// and in time. A cost is of the time of a step in µs and the power in mW. The mean and the highest ratio have bounds.
+#[track_caller]
+fn is_nearly_the_least(
+    aim: impl Fn(u64, &Plant) -> Aim,
+    cost: impl Fn(&Aim, f64, f64) -> f64,
+    [mean, most]: [f64; 2],
+) {
     let ratios = RefCell::new(Vec::new());
     holds_for(1_000..1_040, |seed| {
         let (mut plant, watts) = (plant(seed), watts(seed));
-        let deadline = deadline(&plant, seed);
-        plant.governor.set_aim(Aim {
-            objective: Objective::Power,
-            deadline: Some(Microseconds(deadline as u32)),
-            idle: Milliwatts(0),
-        });
+        let aim = aim(seed, &plant);
+        let deadline = aim.deadline.map_or(f64::MAX, |time| f64::from(time.0));
+        plant.governor.set_aim(aim);
         plant.run(240_000, watts);
         let (time, power) = means(&mut plant, 60_000, watts);
-        let least = least(&within(&plant, watts), deadline, |_, power| power);
+        let cost = |time: f64, power: f64| cost(&aim, time, power);
+        let least = least(&within(&plant, watts), deadline, cost);
+        ratios.borrow_mut().push(cost(time, power) / least);
         means_hold(&plant, 0.02)?;
-        ratios.borrow_mut().push(power / least);
         ensure(time <= 1.005 * deadline, || {
             format!("time {:.3} of the deadline", time / deadline)
         })
     });
-    are_near_the_least(&ratios.borrow(), 1.02, 1.08);
-}
-
-/// The least is that of a search over the truth: of many modes with independent errors it finds the one with the luckiest.
-#[track_caller]
-fn are_near_the_least(ratios: &[f64], mean: f64, most: f64) {
+    let ratios = ratios.into_inner();
     let found = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let largest = ratios.iter().copied().fold(0.0, f64::max);
     assert!(found <= mean && largest <= most, "{found:.3}, {largest:.3}");
 }
 
+fn in_time(plant: &Plant, seed: u64) -> Option<Microseconds> {
+    Some(Microseconds(deadline(plant, seed) as u32))
+}
+
+/// A search over the truth finds the luckiest of many modes with independent errors, so that no governor reaches it.
+#[test]
+fn a_deadline_is_met_with_nearly_the_least_power() {
+    let aim = |seed: u64, plant: &Plant| Aim {
+        objective: Objective::Power,
+        deadline: in_time(plant, seed),
+        idle: Milliwatts(0),
+    };
+    is_nearly_the_least(aim, |_, _, power| power, [1.02, 1.08]);
+}
+
 #[test]
 fn energy_is_nearly_the_least_with_and_without_a_deadline() {
-    let ratios = RefCell::new(Vec::new());
-    holds_for(1_000..1_040, |seed| {
-        let (mut plant, watts) = (plant(seed), watts(seed));
-        let has_deadline = seed.is_multiple_of(2);
-        let deadline = if has_deadline {
-            deadline(&plant, seed)
-        } else {
-            f64::MAX
-        };
-        let idle = if has_deadline { 6_000 } else { 0 };
-        plant.governor.set_aim(Aim {
+    let aim = |seed: u64, plant: &Plant| match seed % 2 {
+        0 => Aim {
             objective: Objective::Energy,
-            deadline: has_deadline.then_some(Microseconds(deadline as u32)),
-            idle: Milliwatts(idle),
-        });
-        plant.run(240_000, watts);
-        let (time, power) = means(&mut plant, 60_000, watts);
-        let cost = |time: f64, power: f64| time * (power - f64::from(idle));
-        let least = least(&within(&plant, watts), deadline, cost);
-        let found = cost(time, power);
-        means_hold(&plant, 0.02)?;
-        ratios.borrow_mut().push(found / least);
-        ensure(time <= 1.005 * deadline, || {
-            format!("time {:.3} of the deadline", time / deadline)
-        })
-    });
-    are_near_the_least(&ratios.borrow(), 1.04, 1.14);
+            deadline: in_time(plant, seed),
+            idle: Milliwatts(6_000),
+        },
+        _ => Aim {
+            objective: Objective::Energy,
+            ..Aim::FASTEST
+        },
+    };
+    let cost = |aim: &Aim, time: f64, power: f64| time * (power - f64::from(aim.idle.0));
+    is_nearly_the_least(aim, cost, [1.04, 1.14]);
 }
 
 #[test]

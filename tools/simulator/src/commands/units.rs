@@ -38,7 +38,7 @@ Options:
   --spread F,…      True spread between units, in multiples of the published one [0.5,1,1.5]
   --modes N         Random modes that are profiled, the same on each unit [30]
   --limit-pct P,…   Limits in % of the nominal unit's span of power [25,50,75]
-  --daemon N        Draws for which `once --measure` and the daemon run, too, up to a minute on each unit [1]
+  --daemon N        In the first N draws also run `once --measure`, and the daemon for up to a minute, on each unit [1]
   --trainer FILE    The program wattgate-trainer [beside this one]
   --json            Print JSON: an array of rows with board, spread, trained, choice, draws, over_pct,
                     mean_excess_pct, worst_excess_pct and speed_pct

@@ -416,7 +416,8 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     assert!(stderr.contains("No space left on device"), "{stderr}");
 }
 
-/// A trainer that gives a shipped model to anybody: the rows, their figures, and what is refused.
+/// The trainer of this test is a script that copies a shipped model. Each row and its figures are checked, and what is
+/// refused.
 #[test]
 fn units_are_judged_with_models_of_one_unit_and_of_three() {
     use std::os::unix::fs::PermissionsExt;
