@@ -388,6 +388,9 @@ impl<F: Files> Daemon<F> {
             ..self.config.clone()
         };
         let differs = with_limits != new;
+        if self.config.aim != with_limits.aim {
+            self.tell(format_args!("aim is now {}", Shown(with_limits.aim)));
+        }
         self.config = with_limits;
         self.control.set_current(self.config.current);
         self.control.set_aim(self.config.aim);

@@ -430,8 +430,11 @@ fn a_reload_changes_the_limit_only_if_the_config_is_valid() {
             line.starts_with(&format!("<3>{}:3: ", rig.config.display())),
             "{line}"
         );
-        rig.configure("limit = \"20W\"\nconfidence = 0.9");
+        rig.configure(
+            "limit = \"20W\"\nconfidence = 0.9\nobjective = \"least-edp\"\ndeadline = \"1s\"",
+        );
         daemon.signal(Signal::HUP);
+        daemon.logs("<5>aim is now least-edp, at most 1000 ms a step");
         daemon.logs("<5>limit is now 20 W");
         daemon.logs(
             "keys other than limit, max_limit, schedule, average, budget, objective and deadline need a restart",
