@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
-# All checks, as CI runs them: tools/ci.sh. First those of tools/test.sh, then all others. Installs the
-# Debian packages that it needs and that are missing. Steps that fail are listed at the end.
+# The checks. Installs the Debian packages that it needs and that are missing. Steps that fail are listed
+# at the end.
+#
+#     tools/ci.sh         what every change must pass, within 30 minutes: the tests of tools/test.sh, lint,
+#                         documentation, builds without std, images of firmware in QEMU
+#     tools/ci.sh full    those and all others: long tests, other processors, packages, demo, fuzzing
 #
 # Tests on measured data, and a part of the trainer's bounds, read ../shared/data; where that is
 # absent each of them says so and is skipped, unless WATTGATE_REQUIRE_DATA is set.
@@ -202,22 +206,42 @@ tests() {
 # some of those run in real time. The package is last, when `target` is no longer locked.
 beside() {
     renice -n 19 $BASHPID >/dev/null
-    step "runtime tests with overflow checks and plain vectors" checked
     step "no_std, bare metal with and without vectors" apart bare_metal
+    step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
+    [ "$which" = full ] || return
+    step "runtime tests with overflow checks and plain vectors" checked
     step "host tests on AArch64" apart aarch64
     step "fuzzing" tools/fuzz.sh 20
-    step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
     step "Debian package, emulated" tools/deb.sh
+}
+
+# What needs the build of the tests and is left out of the gate.
+others() {
+    step "long tests" long_tests
+    step "bounds of the trainer, a part" gate
+    step "networks of the package onnx" env WATTGATE_BUILT=yes tools/networks.sh compose
+    step "demo" demo
+    step "commands of README.md" env WATTGATE_BUILT=yes tools/readme.sh
+    step "learning on a simulated board" learned
+    step "characterising, with a living board" env WATTGATE_BUILT=yes tools/characterize.sh --quick
+    step "Python package" tools/python.sh
+    step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh
 }
 
 apart() {
     CARGO_TARGET_DIR=target/apart "$@"
 }
 
+which=${1-gate}
+if [ $# -gt 1 ] || { [ $# -eq 1 ] && [ "$1" != full ]; }; then
+    echo "ci.sh: it takes nothing or \`full\`, found $*" >&2
+    exit 2
+fi
+packages=(gcc git libc6-dev qemu-system-arm)
+[ "$which" = gate ] || packages+=(binutils chromium g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross mandoc
+    python3-torch python3-venv qemu-user-static systemd)
 # All at once, as two of the lanes may not install at the same time.
-step "packages" tools/packages.sh binutils chromium g++ gcc gcc-aarch64-linux-gnu git libc6-dev \
-    libc6-dev-arm64-cross mandoc python3-torch python3-venv qemu-system-arm \
-    qemu-user-static systemd
+step "packages" tools/packages.sh "${packages[@]}"
 step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
@@ -225,15 +249,7 @@ beside >"$place/beside" 2>&1 &
 step "tests" tests
 step "lint" lint
 step "documentation" documentation
-step "long tests" long_tests
-step "bounds of the trainer, a part" gate
-step "networks of the package onnx" env WATTGATE_BUILT=yes tools/networks.sh compose
-step "demo" demo
-step "commands of README.md" env WATTGATE_BUILT=yes tools/readme.sh
-step "learning on a simulated board" learned
-step "characterising, with a living board" env WATTGATE_BUILT=yes tools/characterize.sh --quick
-step "Python package" tools/python.sh
-step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh
+[ "$which" = gate ] || others
 wait
 cat "$place/beside"
 

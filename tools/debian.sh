@@ -20,7 +20,7 @@ package() {
     local crate=$1 name=$2 licences=$3
     shift 3
     # Without features and unoptimised, cargo-deb builds in 20 s; it packs in 1 s. Two installations
-    # at once delete each other's files, and tools/ci.sh builds two packages.
+    # at once delete each other's files, and `tools/ci.sh full` builds two packages.
     mkdir -p "$target/tools"
     flock "$target/tools" cargo install --quiet cargo-deb --version "=$cargo_deb" --locked \
         --no-default-features --debug --root "$target/tools" --target-dir "$target/tools/build"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests that a change of the code needs: those of all crates but the benches, without the long ones
-# (tools/long-tests.txt). tools/ci.sh runs the rest: lint, long tests, other processors, packages.
+# (tools/long-tests.txt). tools/ci.sh full runs the rest: lint, long tests, other processors, packages.
 #
 #     tools/test.sh
 #
