@@ -237,9 +237,9 @@ if [ $# -gt 1 ] || { [ $# -eq 1 ] && [ "$1" != full ]; }; then
     echo "ci.sh: it takes nothing or \`full\`, found $*" >&2
     exit 2
 fi
-packages=(gcc git libc6-dev qemu-system-arm)
+packages=(gcc git libc6-dev python3 qemu-system-arm systemd)
 [ "$which" = gate ] || packages+=(binutils chromium g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross mandoc
-    python3-torch python3-venv qemu-user-static systemd)
+    python3-torch python3-venv qemu-user-static)
 # All at once, as two of the lanes may not install at the same time.
 step "packages" tools/packages.sh "${packages[@]}"
 step "toolchain" toolchain
