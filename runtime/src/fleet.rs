@@ -83,11 +83,12 @@ const fn knots([a, b, c, d, e, f]: [u32; 6]) -> [Knot; 6] {
 pub struct UnitId(pub u32);
 
 impl UnitId {
-    /// The id for a serial number from the device tree; NULs and spaces at its ends do not count. `None` if nothing is
-    /// left but zeros: a module that was never given a number has those, so they name no unit.
+    /// The id for a serial number from the device tree; NULs and spaces at its ends do not count. `None` without two
+    /// different characters: a module that was never given a number has zeros, so they name no unit.
     pub fn of_serial_number(serial_number: &str) -> Option<Self> {
         let text = serial_number.trim_matches(|c: char| c == '\0' || c.is_ascii_whitespace());
-        let is_number = text.bytes().any(|byte| byte != b'0');
+        let first = text.bytes().next()?;
+        let is_number = text.bytes().any(|byte| byte != first);
         is_number.then(|| Self(crc32(text.as_bytes())))
     }
 

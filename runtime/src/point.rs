@@ -33,6 +33,21 @@ pub enum Objective {
     EnergyDelay,
 }
 
+impl Objective {
+    /// All objectives.
+    pub const ALL: [Self; 4] = [Self::Time, Self::Power, Self::Energy, Self::EnergyDelay];
+
+    /// The name for configs and command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "fastest",
+            Self::Power => "least-power",
+            Self::Energy => "least-energy",
+            Self::EnergyDelay => "least-edp",
+        }
+    }
+}
+
 /// The leaps from one point, in the spare bits of a [`Point`]: see [`leaps`](crate::leaps).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaps(u16);

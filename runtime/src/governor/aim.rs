@@ -6,7 +6,8 @@
 //!
 //! Steps that the workload reports tell the true time of a step in the present mode. Over the predicted one, that
 //! is the slowness with which the predictions of the other modes count. Before any report, their bounds count. A
-//! board that is only partly busy waits for its input: the time in which it is busy then counts.
+//! GPU that is only partly busy may wait for input: the time in which it is busy then counts, until a step is late in
+//! spite of it. What the workload does beside the GPU is its own then.
 
 use core::borrow::Borrow;
 
@@ -45,7 +46,12 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.pursuit.aim
     }
 
-    /// Measured over predicted time of a step; `None` before steps were reported for long enough.
+    /// Steps in the predicted time of one, in the present mode; `None` before steps were reported for long enough.
+    pub fn pace(&self) -> Option<f32> {
+        self.load.steps.pace()
+    }
+
+    /// Measured over predicted time of a step, without waits for input; `None` before steps were reported for long enough.
     pub fn slowness(&self) -> Option<f32> {
         self.pursuit.slowness
     }
@@ -66,14 +72,6 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if self.load.is_throttled || self.stay.set.is_none() {
             return;
         }
-        let (least, most) = WAITING;
-        let waits = self
-            .pursuit
-            .gpu
-            .filter(|load| *load >= least && *load < most);
-        let busy = waits.map_or(1.0, |load| load / 1e3);
-        let (least, most) = SLOWNESS;
-        self.pursuit.slowness = Some((busy / pace.pace).max(least).min(most));
         let at = self.stay.at;
         // A report may come a step late.
         let shortest = self.predicted_time(at) / pace.pace * pace.steps / (pace.steps + 1.0);
@@ -84,7 +82,15 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 deadline,
                 at: now,
             });
+            // Input that comes in time does not make a step late.
+            self.pursuit.is_own = true;
         }
+        let (least, most) = WAITING;
+        let is_waiting = |load: &f32| !self.pursuit.is_own && *load >= least && *load < most;
+        let waits = self.pursuit.gpu.filter(is_waiting);
+        let busy = waits.map_or(1.0, |load| load / 1e3);
+        let (least, most) = SLOWNESS;
+        self.pursuit.slowness = Some((busy / pace.pace).max(least).min(most));
     }
 
     fn deadline(&self) -> Option<f32> {

@@ -79,6 +79,13 @@ impl Allowance {
         self.limit = limit;
     }
 
+    /// What is left of the budget, in mJ; `None` without one.
+    pub fn budget_left(&self) -> Option<u64> {
+        let remaining = self.remaining.as_ref();
+        let remaining = remaining.filter(|_| self.limit.budget.is_some());
+        remaining.map(Remaining::millijoules)
+    }
+
     /// Books an energy in µJ that was drawn in a time in ms.
     pub fn spend(&mut self, microjoules: u64, milliseconds: u64) {
         self.spent.spend(microjoules, milliseconds);
@@ -171,10 +178,21 @@ impl Remaining {
         self.elapsed_ms = self.elapsed_ms.saturating_add(milliseconds);
     }
 
+    /// The energy left, in µJ.
+    fn microjoules(&self) -> u64 {
+        let all = self.budget.millijoules.saturating_mul(1_000);
+        all.saturating_sub(self.spent)
+    }
+
+    /// The energy left, in mJ.
+    fn millijoules(&self) -> u64 {
+        self.microjoules() / 1_000
+    }
+
     /// The mean power that spends the energy left in the time left.
     fn power(&self) -> Milliwatts {
-        let Budget { millijoules, time } = self.budget;
-        let left = millijoules.saturating_mul(1_000).saturating_sub(self.spent);
+        let Budget { time, .. } = self.budget;
+        let left = self.microjoules();
         let time_left = time.0.saturating_sub(self.elapsed_ms);
         let power = left.checked_div(time_left.max(time.0 / LAST_PART).max(1));
         let power = power.map_or(0, |power| u32::try_from(power).unwrap_or(u32::MAX));

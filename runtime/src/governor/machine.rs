@@ -333,6 +333,11 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         Some(point.mode)
     }
 
+    /// What is left of the limit's [`Budget`](super::Budget), in mJ; `None` without one.
+    pub fn budget_left(&self) -> Option<u64> {
+        self.allowance.budget_left()
+    }
+
     /// When the next step is due after a [`Command::Keep`]. An earlier step does no harm. After a
     /// [`Command::Apply`] a step is due as soon as the mode is set.
     pub fn due(&self) -> Milliseconds {

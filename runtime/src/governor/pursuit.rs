@@ -42,6 +42,8 @@ pub struct Pursuit {
     /// Measured over predicted time of a step.
     pub slowness: Option<f32>,
     pub too_slow: Option<TooSlow>,
+    /// Whether the time in which the GPU rests is no wait for input: a step was late in spite of it.
+    pub is_own: bool,
 }
 
 impl Pursuit {
@@ -50,6 +52,7 @@ impl Pursuit {
         gpu: None,
         slowness: None,
         too_slow: None,
+        is_own: false,
     };
 
     /// Forgets what belongs to the modes of a front.

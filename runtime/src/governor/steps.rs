@@ -84,6 +84,11 @@ impl Steps {
         ms.max((steps as f32 * self.step_ms) as u64)
     }
 
+    /// The pace of the last period in the present mode.
+    pub fn pace(&self) -> Option<f32> {
+        self.pace
+    }
+
     /// Restarts the pace after a mode change.
     pub fn restart(&mut self) {
         (self.from, self.pace) = (None, None);

@@ -29,7 +29,15 @@ fn an_id_is_the_checksum_of_a_serial_number() {
         Some(UnitId(0xCBF4_3926))
     );
     assert_ne!(UnitId::of_serial_number("1421521033457"), Some(id));
-    for none in ["", "\0", "  \n\0", "0", "0000000000000\0"] {
+    for none in [
+        "",
+        "ffffffff",
+        "1111111111111",
+        "\0",
+        "  \n\0",
+        "0",
+        "0000000000000\0",
+    ] {
         assert_eq!(UnitId::of_serial_number(none), None);
     }
     assert_eq!(UnitId::parse("cbf43926"), Some(UnitId(0xCBF4_3926)));

@@ -2,6 +2,7 @@
 //!
 //! | topic | module |
 //! |---|---|
+//! | what is wanted below a limit | [`aim`] |
 //! | bytes as text in JSON | [`base64`] |
 //! | exit codes and error output | [`exit`] |
 //! | a power mode in JSON | [`json`] |
@@ -11,6 +12,7 @@
 //! | how a workload reports its steps | [`steps`] |
 #![forbid(unsafe_code)]
 
+pub mod aim;
 pub mod base64;
 pub mod exit;
 pub mod json;

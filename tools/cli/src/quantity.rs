@@ -4,7 +4,7 @@
 //! factor of a thousand. Values are rounded down to whole mW, µs or kHz.
 
 use thiserror::Error;
-use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliwatts};
+use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliwatts};
 
 /// Why a string is not a quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -103,6 +103,17 @@ pub fn power(text: &str) -> Result<Milliwatts, QuantityError> {
 /// Parses a time of at least 1 µs.
 pub fn time(text: &str) -> Result<Microseconds, QuantityError> {
     parse(text, &TIME).map(Microseconds)
+}
+
+/// Parses a time of 1 min to 240 h in which work is to be done.
+pub fn within(text: &str) -> Result<Milliseconds, String> {
+    let scales = [("min", 60e3), ("h", 3600e3), ("s", 1e3)];
+    let ms = value(text, &scales).ok();
+    let ms = ms.filter(|ms| (60e3..=864e6).contains(ms));
+    let ms = ms.map(|ms| Milliseconds(ms as u64));
+    ms.ok_or_else(|| {
+        "expected a time of 1min to 240h with its unit, such as \"90min\" or \"6h\"".to_owned()
+    })
 }
 
 /// Parses a frequency of at least 1 kHz.

@@ -10,6 +10,7 @@ use wattgate_watchdog::clock::{Clock, System, UtcSeconds};
 use wattgate_watchdog::control::Event as ControlEvent;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::report::Report;
+use wattgate_watchdog::serve::protocol::Request;
 
 use crate::window::Count;
 use crate::world::{Event, Exit, World};
@@ -18,6 +19,9 @@ use crate::world::{Event, Exit, World};
 pub trait Holder {
     /// Why the limit is not held any longer.
     type Error;
+
+    /// Takes the number of steps since holding began.
+    fn count(&mut self, steps: u64) -> Result<(), Self::Error>;
 
     /// Looks at the board, and returns when the next look is due.
     fn look(&mut self, now: Duration) -> Result<Duration, Self::Error>;
@@ -34,7 +38,7 @@ pub struct Own<F, E> {
 }
 
 /// The time of a session, for the control.
-struct SessionClock(Duration);
+pub struct SessionClock(pub Duration);
 
 impl Clock for SessionClock {
     fn now(&self) -> Milliseconds {
@@ -48,6 +52,11 @@ impl Clock for SessionClock {
 
 impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
     type Error = std::convert::Infallible;
+
+    fn count(&mut self, steps: u64) -> Result<(), Self::Error> {
+        self.daemon.take_own_steps(steps);
+        Ok(())
+    }
 
     fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
         let next = self.daemon.look(&SessionClock(now), &mut self.emit);
@@ -63,6 +72,8 @@ impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
 pub struct ByDaemon {
     client: Client,
     report: Report,
+    /// Steps that the daemon was not told yet.
+    steps: Option<u64>,
     /// Interval between its reports, of the board's time.
     interval: Duration,
 }
@@ -78,6 +89,7 @@ impl ByDaemon {
         Ok(Self {
             client,
             report,
+            steps: None,
             interval: REPORT.mul_f64(speed),
         })
     }
@@ -86,8 +98,16 @@ impl ByDaemon {
 impl Holder for ByDaemon {
     type Error = ClientError;
 
+    fn count(&mut self, steps: u64) -> Result<(), Self::Error> {
+        self.steps = Some(steps);
+        Ok(())
+    }
+
     fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
-        self.report = self.client.status()?;
+        self.report = match self.steps.take() {
+            Some(steps) => self.client.ask(Request::Steps(steps))?,
+            None => self.client.status()?,
+        };
         Ok(now + self.interval)
     }
 
@@ -149,13 +169,15 @@ impl Held {
     }
 }
 
-/// Holds a limit until the workload ends, the user stops it, or for a time. `seen` gets each count,
+/// Holds a limit until the workload ends, the user stops it, or for a time. Of a new workload all steps count for its
+/// deadline, of another one those from the first count on. `seen` gets each count,
 /// and each report after a look.
 pub fn hold<W: World, H: Holder>(
     world: &mut W,
     holder: &mut H,
     limit: Milliwatts,
     time: Option<Duration>,
+    is_new: bool,
     mut seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, H::Error> {
     let start = world.now();
@@ -163,6 +185,7 @@ pub fn hold<W: World, H: Holder>(
     let mut next = holder.look(start)?;
     let mut report = holder.report();
     let (energy_before, unknown_before) = (report.energy_mj, report.unknown_ms);
+    let mut begun = is_new.then_some(0);
     let (mut first, mut last): (Option<Count>, Option<Count>) = (None, None);
     let mut looked = start;
     let (mut highest, mut over_s) = (None, 0.0);
@@ -175,10 +198,15 @@ pub fn hold<W: World, H: Holder>(
             Event::Count(count) => {
                 // A workload that counts anew has begun anew.
                 if last.is_some_and(|last| last.steps > count.steps) {
-                    first = None;
+                    (first, begun) = (None, Some(0));
                 }
                 first.get_or_insert(count);
                 last = Some(count);
+                holder.count(
+                    count
+                        .steps
+                        .saturating_sub(*begun.get_or_insert(count.steps)),
+                )?;
                 seen(count.at, Some(count), &report);
             }
             Event::Ended(exit) => break End::Workload(exit),

@@ -136,7 +136,7 @@ fn limits_mw(unbeaten: &[TrueMode], limits_pct: &[f64]) -> impl Iterator<Item = 
 }
 
 /// The mode in which a board boots: one with all TPCs.
-fn boot(board: &Board) -> Option<u32> {
+pub(crate) fn boot(board: &Board) -> Option<u32> {
     Some(board.ungated().id)
 }
 
@@ -270,7 +270,7 @@ fn held((setup, files): (Setup, RecordedTree), time: Duration) -> Control<Record
 }
 
 /// The modes of a unit that no other one beats in both rate and power, the fastest first.
-fn unbeaten(subject: &Subject<'_>) -> Result<Vec<TrueMode>, JudgeError> {
+pub(crate) fn unbeaten(subject: &Subject<'_>) -> Result<Vec<TrueMode>, JudgeError> {
     let axes = subject.board.axes();
     let grid = Grid::new(axes.each_ref().map(Vec::as_slice));
     let grid = grid.map_err(|why| other(io::Error::other(why.to_string())))?;

@@ -16,6 +16,7 @@
 //! | loads from files and built-in ones | [`replay`] |
 //! | what was learned and measured, beside the truth | [`judge`] |
 //! | units of a board that a model was not made of | [`fleet`] |
+//! | random deadlines | [`deadlines`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod course;
+pub mod deadlines;
 pub mod fleet;
 mod holder;
 pub mod holders;

@@ -57,6 +57,22 @@ pub fn seeds(value: String) -> Result<u64, Failure> {
     })
 }
 
+/// A whole number up to 1,000.
+pub fn number(option: &'static str, arguments: &mut Parser, least: u64) -> Result<u64, Failure> {
+    let value = arguments.value()?.string()?;
+    let range = least..=1_000;
+    let parsed = value.parse().ok().filter(|number| range.contains(number));
+    parsed.ok_or(Failure::Value {
+        option,
+        value,
+        expected: match least {
+            0 => "0 … 1000",
+            1 => "1 … 1000",
+            _ => "5 … 1000",
+        },
+    })
+}
+
 /// `--limit`: a power in mW.
 pub fn limit(arguments: &mut Parser) -> Result<u32, Failure> {
     let value = arguments.value()?.string()?;

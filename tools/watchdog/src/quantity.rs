@@ -4,9 +4,11 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde::Deserialize;
 use serde::de;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+use wattgate_cli::aim::objective;
 use wattgate_cli::quantity::{Scale, value};
 use wattgate_runtime::{Confidence, Microseconds, Milliseconds, Milliwatts, Objective};
 
@@ -193,32 +195,6 @@ pub struct Deadline(pub Microseconds);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aimed(pub Objective);
 
-impl Aimed {
-    /// All, with their names.
-    const ALL: [(Objective, &str); 4] = [
-        (Objective::Time, "fastest"),
-        (Objective::Power, "least-power"),
-        (Objective::Energy, "least-energy"),
-        (Objective::EnergyDelay, "least-edp"),
-    ];
-
-    /// Parses a name; the error says what is expected.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.iter().find(|(_, name)| *name == text);
-        let [fastest, power, energy, edp] = Self::ALL.map(|(_, name)| name);
-        known
-            .map(|(objective, _)| Self(*objective))
-            .ok_or_else(|| format!("expected {fastest}, {power}, {energy} or {edp}"))
-    }
-}
-
-impl fmt::Display for Aimed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = Self::ALL.iter().find(|(objective, _)| *objective == self.0);
-        f.write_str(known.map_or("", |(_, name)| name))
-    }
-}
-
 /// An energy in mJ: `40Wh` or `900J`.
 #[derive(Clone, Copy, Debug)]
 pub struct Energy(pub u64);
@@ -360,6 +336,13 @@ impl Window {
     }
 }
 
+impl Deadline {
+    /// Parses a string; the error says what is expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        DEADLINE.parse(text).map(|us| Self(Microseconds(us as u32)))
+    }
+}
+
 impl Span {
     /// Parses a string; the error says what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -388,7 +371,16 @@ deserialize!(Temperature, TEMPERATURE, |mc| mc as i64);
 impl<'de> Deserialize<'de> for Aimed {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        Self::parse(&text).map_err(|expected| D::Error::custom(format!("`{text}`: {expected}")))
+        let objective = objective(&text);
+        objective
+            .map(Self)
+            .map_err(|expected| D::Error::custom(format!("`{text}`: {expected}")))
+    }
+}
+
+impl Serialize for Aimed {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0.name())
     }
 }
 

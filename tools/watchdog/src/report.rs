@@ -93,12 +93,29 @@ pub struct Report {
     /// Whether the model was made of this unit of the board, and what it costs if not.
     #[serde(default)]
     pub unit: String,
-    /// What is minimised below the limit, and a deadline for a step; absent for the fastest mode.
+    /// What is minimised below the limit, and the deadline; absent for the fastest mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aim: Option<String>,
     /// What a deadline would need that the limit does not allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmet: Option<String>,
+    /// The steps that the workload has told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// What is left of the time for the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining_ms: Option<u64>,
+    /// A step in the present mode, and in the next slower one: measured time and power where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slower_step: Option<Step>,
+    /// Energy since the newest lease began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_mj: Option<u64>,
+    /// What is left of the config's budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_left_mj: Option<u64>,
     // Counters since the start of the daemon.
     /// How often the power exceeded `allowed_mw`.
     pub violations: u32,
@@ -127,6 +144,24 @@ pub struct Report {
     /// The last violations, the newest first; at most eight.
     #[serde(default)]
     pub last_violations: Vec<ReportedViolation>,
+}
+
+/// Time in µs and energy in µJ of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    pub us: u32,
+    pub uj: u64,
+}
+
+/// As `33.1 ms, 0.495 J`.
+impl Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (us, mj) = (
+            Thousandths(u64::from(self.us)),
+            Thousandths(self.uj / 1_000),
+        );
+        write!(f, "{us} ms, {mj} J")
+    }
 }
 
 /// A limit that a client claims: a lowering, whose source is `socket`, or a lease.
@@ -274,11 +309,22 @@ impl Display for Report {
         }
         known(f, "aim", self.aim.as_ref())?;
         known(f, "unmet", self.unmet.as_ref())?;
+        known(f, "steps", self.steps)?;
+        let remaining = self.remaining_ms;
+        known(f, "remaining", remaining.map(|ms| milli(ms, "s")))?;
+        known(f, "step", self.step)?;
+        if let Some((slower, step)) = self.slower_step.zip(self.step) {
+            let saved = step.uj.saturating_sub(slower.uj) / 1_000;
+            writeln!(f, "slower_step {slower}, saves {}", milli(saved, "J"))?;
+        }
         writeln!(f, "violations {}", self.violations)?;
         writeln!(f, "changes {}", self.changes)?;
         writeln!(f, "over_limit {}", milli(self.over_limit_ms, "s"))?;
         writeln!(f, "unknown {}", milli(self.unknown_ms, "s"))?;
         writeln!(f, "energy {}", milli(self.energy_mj, "J"))?;
+        known(f, "lease_energy", self.lease_mj.map(|mj| milli(mj, "J")))?;
+        let left = self.budget_left_mj.map(|mj| milli(mj, "J"));
+        known(f, "budget_left", left)?;
         writeln!(f, "sensor_errors {}", self.sensor_errors)?;
         writeln!(f, "failed_changes {}", self.failed_changes)?;
         writeln!(f, "late_looks {}", self.late_looks)?;
@@ -430,6 +476,12 @@ pub mod tests {
             unit: "8ff8117c, profiled for the model".to_owned(),
             aim: None,
             unmet: None,
+            steps: None,
+            remaining_ms: None,
+            step: None,
+            slower_step: None,
+            lease_mj: None,
+            budget_left_mj: None,
             violations: 2,
             changes: 17,
             over_limit_ms: 860,

@@ -497,7 +497,7 @@ impl Setup {
             ..Settings::default()
         };
         let mut governor = Governor::new(settings, self.config.limit);
-        governor.set_aim(self.config.aim);
+        governor.set_aim(self.config.aim.first());
         // `Choices::read` checked power, confidence, and that there is a mode.
         let set = governor.set_front(self.choices.front.clone());
         set.expect("a front with power");
@@ -509,7 +509,7 @@ impl Setup {
     /// reaches it.
     pub fn choice(&self) -> Result<Choice, SelectError> {
         let allowed = self.governor().status().allowed;
-        let choice = aim::choice(&self.choices.front, &self.config.aim, allowed)?;
+        let choice = aim::choice(&self.choices.front, &self.config.aim.first(), allowed)?;
         if choice.mode != ModeId::LEAST || self.board.reaches(&self.choices.least) {
             return Ok(choice);
         }
@@ -525,7 +525,12 @@ impl Setup {
     pub fn unmet(&self) -> Option<Unmet> {
         let allowed = self.governor().status().allowed;
         let offset = self.board.sensor_offset();
-        Unmet::of(&self.choices.front, &self.config.aim, allowed, offset)
+        Unmet::of(
+            &self.choices.front,
+            &self.config.aim.first(),
+            allowed,
+            offset,
+        )
     }
 
     /// What the model says of this unit, and what it costs.

@@ -32,6 +32,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
+use wattgate_cli::aim::AimError;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::{Confidence, ConstraintError, FormatError, GuardError, SelectError, Shape};
@@ -221,6 +222,8 @@ enum Failure {
     #[error("the board is not named: name it with --board, or its values with --axes")]
     BoardMissing,
     #[error("{0}")]
+    Aim(#[from] AimError),
+    #[error("{0}")]
     Plot(#[from] PlotError),
     #[error("{0}")]
     Page(#[from] pages::PageError),
@@ -270,6 +273,7 @@ impl Failed for Failure {
             | Self::PlanSize { .. }
             | Self::NotOfModel { .. }
             | Self::BoardMissing
+            | Self::Aim(_)
             | Self::Kernels {
                 why:
                     ScoreError::NoSuchUnit { .. }

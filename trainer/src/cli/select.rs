@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
+use wattgate_cli::aim::{By, Said, Wanted, objective};
 use wattgate_cli::json::Mode;
 use wattgate_cli::quantity;
 use wattgate_runtime::{
-    Choice, Confidence, Front, Kilohertz, Microseconds, Milliwatts, Model, Objective, Provenance,
-    Query, SelectError, Unit,
+    Choice, Confidence, Front, Kilohertz, Microseconds, Milliseconds, Milliwatts, Model, Objective,
+    Provenance, Query, SelectError, Unit,
 };
 
 use super::inputs::{parse_model, read_model};
@@ -19,7 +20,8 @@ use super::{Failure, print_json, print_text, show};
 const EXAMPLE: &str = "\
 Examples:
   wattgate-trainer select model.wgt --limit 5W
-  wattgate-trainer select model.wgt --deadline 20s --objective energy --min-cores 2
+  wattgate-trainer select model.wgt --deadline 20s --objective least-energy --min-cores 2
+  wattgate-trainer select model.wgt --limit 20W --epochs 10 --steps-per-epoch 391 --within 6h
   wattgate-trainer select yolo-8.wgt yolo-16.wgt yolo-32.wgt --minibatch any --limit 20W
 
 A limit applies to the prediction plus its guard band at the given confidence.
@@ -32,32 +34,10 @@ no model knows.
 
 With --json: {\"version\": 1, \"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
 \"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\", \"minibatch\",
-\"item_time_ms\", \"other_unit\": {\"guarded_time_ms\", \"guarded_power_mw\"}}; power is null for a model of time
-alone, minibatch and item_time_ms where the model states no minibatch. If no mode fits, mode is null, the exit code is 4, and
+\"item_time_ms\", \"other_unit\": {\"guarded_time_ms\", \"guarded_power_mw\"}, \"work\": {\"steps\", \"hours\",
+\"guarded_hours\", \"wh\", \"guarded_wh\"}}; power is null for a model of time alone, minibatch and item_time_ms where the
+model states no minibatch, work without a number of steps. If no mode fits, mode is null, the exit code is 4, and
 \"least_power_mw\" or \"least_time_ms\" states the lowest possible value.";
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ObjectiveArgument {
-    /// The fastest mode
-    Time,
-    /// The mode of least power
-    Power,
-    /// The mode of least energy
-    Energy,
-    /// The mode of least energy-delay product
-    Edp,
-}
-
-impl From<ObjectiveArgument> for Objective {
-    fn from(argument: ObjectiveArgument) -> Self {
-        match argument {
-            ObjectiveArgument::Time => Self::Time,
-            ObjectiveArgument::Power => Self::Power,
-            ObjectiveArgument::Energy => Self::Energy,
-            ObjectiveArgument::Edp => Self::EnergyDelay,
-        }
-    }
-}
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -74,9 +54,21 @@ pub struct Arguments {
     /// Upper limit of the time, with its unit: 20s, 350ms
     #[arg(long, value_name = "TIME", value_parser = quantity::time, allow_hyphen_values = true)]
     deadline: Option<Microseconds>,
-    /// What to minimise
-    #[arg(long, value_enum, default_value = "time")]
-    objective: ObjectiveArgument,
+    /// Instead of a deadline: this many steps, within the time of --within
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Instead of --steps: this many epochs
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+    /// The number of steps of an epoch
+    #[arg(long, value_name = "N")]
+    steps_per_epoch: Option<u64>,
+    /// The time within which the steps are to be done, with its unit: 90min, 6h
+    #[arg(long, value_name = "TIME", value_parser = quantity::within)]
+    within: Option<Milliseconds>,
+    /// What to minimise: fastest, least-power, least-energy or least-edp [default: fastest, with a deadline least-power]
+    #[arg(long, value_name = "NAME", value_parser = objective)]
+    objective: Option<Objective>,
     /// Confidence of the guard band, as a probability
     #[arg(long, value_name = "P", value_parser = quantity::confidence, default_value = "0.95")]
     confidence: Confidence,
@@ -118,6 +110,32 @@ struct Answer {
     minibatch: Option<u32>,
     item_time_ms: Option<f64>,
     other_unit: OtherUnit,
+    work: Option<Work>,
+}
+
+/// Time and energy of all steps, and with the margins of the confidence.
+#[derive(Clone, Copy, Serialize)]
+struct Work {
+    steps: u64,
+    hours: f64,
+    guarded_hours: f64,
+    wh: Option<f64>,
+    guarded_wh: Option<f64>,
+}
+
+impl Work {
+    fn of(steps: u64, choice: &Choice) -> Self {
+        let hours = |time: Microseconds| steps as f64 * f64::from(time.0) / 3.6e9;
+        let (expected, guarded) = (hours(choice.time), hours(choice.guarded_time));
+        let wh = |power: Milliwatts, hours: f64| hours * f64::from(power.0) / 1e3;
+        Self {
+            steps,
+            hours: expected,
+            guarded_hours: guarded,
+            wh: choice.power.map(|power| wh(power, expected)),
+            guarded_wh: choice.guarded_power.map(|power| wh(power, guarded)),
+        }
+    }
 }
 
 /// What counts on a unit of the board that the model was not made of.
@@ -142,6 +160,20 @@ struct Named<'a> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let said = Said {
+        objective: arguments.objective,
+        deadline: arguments.deadline,
+        steps: arguments.steps,
+        epochs: arguments.epochs,
+        steps_per_epoch: arguments.steps_per_epoch,
+        within: arguments.within,
+    };
+    let wanted = said.wanted()?.unwrap_or(Wanted::FASTEST);
+    let aim = wanted.first();
+    let steps = match wanted.by {
+        Some(By::Work { steps, .. }) => Some(steps),
+        _ => None,
+    };
     let paths = &arguments.models;
     let bytes: Result<Vec<Vec<u8>>, Failure> = paths.iter().map(|path| read_model(path)).collect();
     let bytes = bytes?;
@@ -168,9 +200,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             region = region.with_emc(grid, emc)?;
         }
         let query = Query {
-            objective: arguments.objective.into(),
+            objective: aim.objective,
             power_limit: arguments.limit,
-            deadline: arguments.deadline,
+            deadline: aim.deadline,
             ..Query::default()
         };
         let choice = Front::<FRONT>::of(&named.model, &region, of_each).select(&query);
@@ -185,9 +217,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         selected.push(choice);
     }
-    let of = |named: &Named<'_>, choice: &Choice| {
-        cost(arguments.objective, choice, items(&named.provenance))
-    };
+    let of =
+        |named: &Named<'_>, choice: &Choice| cost(aim.objective, choice, items(&named.provenance));
     let found = offered.iter().zip(&selected);
     let found = found.filter_map(|(named, choice)| Some((*named, choice.as_ref().ok()?)));
     let best = found.min_by(|a, b| of(a.0, a.1).total_cmp(&of(b.0, b.1)));
@@ -201,8 +232,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             .map_err(|why| Failure::Model { path: path(), why })?;
         let other = fleet.unit(None, of_each).map_err(SelectError::Guard)?;
         return match arguments.json {
-            true => print_json(&answer(model, provenance, choice, confidence, &other)),
-            false => print_text(&text(model, provenance, choice, confidence, &other)),
+            true => print_json(&answer(
+                model, provenance, choice, confidence, &other, steps,
+            )),
+            false => print_text(&text(model, provenance, choice, confidence, &other, steps)),
         };
     }
     let errors = selected.into_iter().filter_map(Result::err);
@@ -277,14 +310,14 @@ fn items(provenance: &Provenance<'_>) -> f64 {
 }
 
 /// What a choice costs for a sample. Energy counts the power that counts for a limit, as in the runtime.
-fn cost(objective: ObjectiveArgument, choice: &Choice, items: f64) -> f64 {
+fn cost(objective: Objective, choice: &Choice, items: f64) -> f64 {
     let time = f64::from(choice.time.0) / items;
     let guarded = choice.guarded_power.map_or(1.0, |power| f64::from(power.0));
     match objective {
-        ObjectiveArgument::Time => time,
-        ObjectiveArgument::Power => guarded,
-        ObjectiveArgument::Energy => time * guarded,
-        ObjectiveArgument::Edp => time * time * guarded,
+        Objective::Time => time,
+        Objective::Power => guarded,
+        Objective::Energy => time * guarded,
+        Objective::EnergyDelay => time * time * guarded,
     }
 }
 
@@ -310,6 +343,7 @@ fn answer(
     choice: &Choice,
     confidence: Confidence,
     other: &Unit,
+    steps: Option<u64>,
 ) -> Answer {
     let mode = model
         .grid()
@@ -334,6 +368,7 @@ fn answer(
                 .guarded_power
                 .map(|power| other.guarded_power(power).0),
         },
+        work: steps.map(|steps| Work::of(steps, choice)),
     }
 }
 
@@ -357,6 +392,7 @@ fn text(
     choice: &Choice,
     confidence: Confidence,
     other: &Unit,
+    steps: Option<u64>,
 ) -> String {
     let mode = model
         .grid()
@@ -377,6 +413,17 @@ fn text(
         format!(" and {}", show::power(other.guarded_power(power)))
     });
     text += &format!("another unit of the board: at most {time}{power}\n");
+    if let Some(steps) = steps {
+        let work = Work::of(steps, choice);
+        text += &format!(
+            "{steps} steps: {:.2} h, at most {:.2} h",
+            work.hours, work.guarded_hours
+        );
+        if let Some((wh, guarded)) = work.wh.zip(work.guarded_wh) {
+            text += &format!("; {wh:.2} Wh, at most {guarded:.2} Wh");
+        }
+        text += &format!(" with {confidence}\n");
+    }
     if let Some(size) = provenance.minibatch {
         let item_ms = f64::from(choice.time.0) / 1e3 / f64::from(size);
         text += &format!("minibatch {size}, {item_ms:.3} ms a sample\n");

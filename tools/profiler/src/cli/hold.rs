@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wattgate_board::Clocks;
+use wattgate_cli::aim::Wanted;
 use wattgate_cli::exit::note;
-use wattgate_runtime::{Aim, Confidence, Limit, Milliwatts};
+use wattgate_runtime::{Confidence, Limit, Milliwatts};
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
 use wattgate_watchdog::config::Config;
@@ -19,7 +20,7 @@ use wattgate_watchdog::setup::Setup;
 
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
-use crate::hold::{ByDaemon, End, Held, Own, hold};
+use crate::hold::{ByDaemon, End, Held, Own, SessionClock, hold};
 use crate::process::Process;
 use crate::window::Count;
 use crate::world::World;
@@ -41,7 +42,7 @@ pub fn setup(
         },
         current: None,
         cores: None,
-        aim: Aim::FASTEST,
+        aim: Wanted::FASTEST,
         clocks: Clocks::Pin,
         max_limit: None,
         backstop: None,
@@ -69,11 +70,13 @@ pub fn setup(
     }
 }
 
-/// Holds the limit of a setup until the workload ends or the user stops it, or for a time.
+/// Holds the limit of a setup with an aim until the workload ends or the user stops it, or for a time.
 pub fn run(
     process: &mut Process,
     setup: Setup,
+    wanted: Option<Wanted>,
     time: Option<Duration>,
+    is_new: bool,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Held {
     let limit = setup.config.limit.power;
@@ -91,7 +94,10 @@ pub fn run(
         ),
         emit,
     };
-    let Ok(held) = hold(process, &mut holder, limit, time, seen);
+    if let Some(wanted) = wanted {
+        holder.daemon.pursue(wanted, &SessionClock(process.now()));
+    }
+    let Ok(held) = hold(process, &mut holder, limit, time, is_new, seen);
     held
 }
 
@@ -102,10 +108,11 @@ pub fn watch(
     client: Client,
     limit: Milliwatts,
     time: Option<Duration>,
+    is_new: bool,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
     let mut holder = ByDaemon::new(client, process.files().speed())?;
-    Ok(hold(process, &mut holder, limit, time, seen)?)
+    Ok(hold(process, &mut holder, limit, time, is_new, seen)?)
 }
 
 /// What was held, for people and as JSON.

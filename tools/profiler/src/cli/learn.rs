@@ -199,7 +199,7 @@ fn learn(
         }
     };
     let held = match is_for_daemon {
-        false => hold::run(&mut site.process, setup, time, seen),
+        false => hold::run(&mut site.process, setup, None, time, false, seen),
         true => {
             // The daemon gets model and limit before it gets the board back.
             let mut client = Client::connect(&common.root)?;
@@ -209,7 +209,7 @@ fn learn(
                 ..WantedLease::of(limit)
             })?;
             site.right.give_back(&mut site.process);
-            hold::watch(&mut site.process, client, limit, time, seen)?
+            hold::watch(&mut site.process, client, limit, time, false, seen)?
         }
     };
     shown?;

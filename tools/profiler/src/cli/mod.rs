@@ -20,6 +20,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
+use wattgate_cli::aim::AimError;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_cli::output::OutputError;
 use wattgate_probe::format::{OpenError, ProbeError};
@@ -62,6 +63,8 @@ pub enum Failure {
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
+    #[error("{0}")]
+    Aim(#[from] AimError),
     #[error("{option}: expected {expected}, found `{value}`")]
     Value {
         option: &'static str,
@@ -166,6 +169,7 @@ impl Failed for Failure {
         match self {
             Self::Arguments(_)
             | Self::Missing(_)
+            | Self::Aim(_)
             | Self::Value { .. }
             | Self::Exclusive(..)
             | Self::Folder { .. }

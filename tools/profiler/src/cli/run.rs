@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::Parser;
+use wattgate_cli::aim::{Said, Wanted};
 use wattgate_runtime::Milliwatts;
+use wattgate_watchdog::aim::options;
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::config::{Config, ConfigError};
 use wattgate_watchdog::report::YIELDED;
-use wattgate_watchdog::serve::protocol::WantedLease;
+use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 
 use super::options::{Common, help, limit, parse, within};
 use super::site::{Site, config};
@@ -45,6 +47,7 @@ Example:
 /// Runs the command with the arguments that follow its name.
 pub fn run(parser: Parser) -> Result<(), Failure> {
     let (mut power, mut model, mut time) = (None, None, None);
+    let mut aim = Said::default();
     let common = parse(parser, |option, parser| {
         match option {
             "--limit" => power = Some(limit(parser)?),
@@ -53,17 +56,21 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
                 let seconds = within(parser, "--time", 1.0..=1e9, "1 … 1000000000")?;
                 time = Some(Duration::from_secs_f64(seconds));
             }
-            _ => return Ok(false),
+            option => {
+                let name = option.strip_prefix("--").unwrap_or_default();
+                return Ok(options::take(&mut aim, name, parser)?);
+            }
         }
         Ok(true)
     })?;
     let Some(common) = common else {
-        return print(&help(USAGE, NOTES));
+        return print(&help(&format!("{USAGE}{}", options::OPTIONS), NOTES));
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
+    let wanted = aim.wanted()?;
     let held = match Client::connect(&common.root) {
-        Ok(client) => lease(&common, client, limit, model, time)?,
-        Err(_) => own(&common, limit, model, time)?,
+        Ok(client) => lease(&common, client, limit, model, wanted, time)?,
+        Err(_) => own(&common, limit, model, wanted, time)?,
     };
     hold::show(&held, limit, common.json)
 }
@@ -73,6 +80,7 @@ fn own(
     common: &Common,
     limit: Milliwatts,
     model: Option<PathBuf>,
+    wanted: Option<Wanted>,
     time: Option<Duration>,
 ) -> Result<Held, Failure> {
     let model = match model {
@@ -90,7 +98,15 @@ fn own(
     let held = hold::setup(&model, limit, &common.root, &site.files).and_then(|setup| {
         site.process.wait_for_all();
         common.workload.start(&mut site.process, common.json)?;
-        Ok(hold::run(&mut site.process, setup, time, |_, _, _| {}))
+        let is_new = !common.workload.is_attached();
+        Ok(hold::run(
+            &mut site.process,
+            setup,
+            wanted,
+            time,
+            is_new,
+            |_, _, _| {},
+        ))
     });
     site.close(held)
 }
@@ -101,12 +117,14 @@ fn lease(
     mut client: Client,
     limit: Milliwatts,
     model: Option<PathBuf>,
+    wanted: Option<Wanted>,
     time: Option<Duration>,
 ) -> Result<Held, Failure> {
     let stop = Stop::on_signals().map_err(Failure::Signals)?;
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
     let report = client.lease(WantedLease {
         model: model.map(|path| path.to_string_lossy().into_owned()),
+        aim: wanted.map(WantedAim::of),
         program: Some("wattgate run".to_owned()),
         ..WantedLease::of(limit)
     })?;
@@ -116,5 +134,6 @@ fn lease(
     }
     process.wait_for_all();
     common.workload.start(&mut process, common.json)?;
-    hold::watch(&mut process, client, limit, time, |_, _, _| {})
+    let is_new = !common.workload.is_attached();
+    hold::watch(&mut process, client, limit, time, is_new, |_, _, _| {})
 }

@@ -50,6 +50,11 @@ impl Workload {
         Ok(())
     }
 
+    /// Whether the process ran before.
+    pub fn is_attached(&self) -> bool {
+        self.attach.is_some()
+    }
+
     /// Takes an option of this group.
     pub fn take(&mut self, option: &str, parser: &mut Parser) -> Result<bool, Failure> {
         match option {

@@ -3,6 +3,7 @@
 pub mod anchors;
 pub mod board;
 pub mod corpus;
+pub mod deadlines;
 pub mod judge;
 pub mod kernels;
 pub mod load;

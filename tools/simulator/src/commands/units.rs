@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::help::{boards_and_workloads, print_help};
+use crate::options::number;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
@@ -253,22 +254,6 @@ fn beside(program: &str) -> PathBuf {
     let here = std::env::current_exe().ok();
     let there = here.map(|path| path.with_file_name(program));
     there.filter(|path| path.exists()).unwrap_or(program.into())
-}
-
-/// A whole number up to 1,000.
-fn number(option: &'static str, arguments: &mut Parser, least: u64) -> Result<u64, Failure> {
-    let value = arguments.value()?.string()?;
-    let range = least..=1_000;
-    let parsed = value.parse().ok().filter(|number| range.contains(number));
-    parsed.ok_or(Failure::Value {
-        option,
-        value,
-        expected: match least {
-            0 => "0 … 1000",
-            1 => "1 … 1000",
-            _ => "5 … 1000",
-        },
-    })
 }
 
 /// Numbers of a range, with commas between them.

@@ -23,6 +23,7 @@ fn every_help_text_is_the_golden_one() {
         "replay",
         "loads",
         "units",
+        "deadlines",
         "scenarios",
     ] {
         let arguments = [name, "--help"].into_iter().filter(|it| !it.is_empty());

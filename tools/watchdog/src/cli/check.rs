@@ -6,7 +6,7 @@ use std::path::Path;
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
 use wattgate_board::Missing;
-use wattgate_runtime::{Aim, Milliwatts, PowerMode, SelectError};
+use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{EXIT_CODES, Failure, below, check_writable, parse, print, unwritable};
 use crate::aim::Shown;
@@ -16,9 +16,10 @@ use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::HardwareWatchdog;
 use crate::lesson::Unusable;
-use crate::quantity::{Aimed, Watts};
+use crate::quantity::Watts;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
+use wattgate_cli::aim::Wanted;
 
 const USAGE: &str = "\
 Check a config, its model and this board, and print the result; write nothing
@@ -149,7 +150,7 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
         let (joules, minutes) = (budget.millijoules / 1_000, budget.time.0 / 60_000);
         line("budget", &format_args!("{joules} J for {minutes} min"));
     }
-    if setup.config.aim != Aim::FASTEST {
+    if setup.config.aim != Wanted::FASTEST {
         line("aim", &Shown(setup.config.aim));
     }
     if let Some(unmet) = setup.unmet() {
@@ -256,8 +257,8 @@ fn json(setup: &Setup) -> Value {
         "average": average,
         "schedule": schedule,
         "budget": budget,
-        "objective": Aimed(config.aim.objective).to_string(),
-        "deadline_us": config.aim.deadline.map(|it| it.0),
+        "objective": config.aim.objective.name(),
+        "deadline_us": config.aim.first().deadline.map(|it| it.0),
         "unmet": setup.unmet().map(|it| it.to_string()),
         "model": choices.origin,
         "board": board.identity().model,

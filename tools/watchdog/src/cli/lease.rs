@@ -11,32 +11,39 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use wattgate_cli::aim::Said;
 use wattgate_cli::exit::note;
 use wattgate_runtime::{Milliseconds, Milliwatts};
 
-use super::set::wanted_average;
+use super::set::{take_aim, wanted_average};
 use super::{EXIT_CODES, Failure, print};
+use crate::aim::options;
 use crate::client::{Client, ClientError};
 use crate::clock::{Clock, System};
 use crate::quantity::{Power, Span, Watts};
 use crate::report::Report;
-use crate::serve::protocol::WantedLease;
+use crate::serve::protocol::{WantedAim, WantedLease};
 
 const USAGE: &str = "\
 Lease a limit from the running daemon, up to max_limit, while PROGRAM runs, for a time, or until Ctrl-C
 
-Usage: wattgated lease POWER [--average POWER/WINDOW] [--model NAME] [--for TIME] [--root DIR] [-- PROGRAM [arguments]]
+Usage: wattgated lease POWER [options] [-- PROGRAM [arguments]]
 
 The lease ends with this process, however it ends; PROGRAM goes on. Of several leases the lowest limit holds, which may
 be below the config's; what a client has lowered by set-limit stays lowered. If the daemon restarts, a lease with PROGRAM
 is taken again.
 
 Options:
-  --average POWER/WINDOW  Limit on the average power over the window, besides the config's
-  --model NAME            A model in the folder of the config's model
-  --for TIME              End the lease after 1s to 24h; PROGRAM goes on without it
-  --root DIR              Root of the board's files, for a simulated board [/]
-  -h, --help              Print this help
+  --average POWER/WINDOW Limit on the average power over the window, besides the config's
+  --model NAME           A model in the folder of the config's model
+  --for TIME             End the lease after 1s to 24h; PROGRAM goes on without it
+";
+
+const USAGE_END: &str = "\
+  --root DIR             Root of the board's files, for a simulated board [/]
+  -h, --help             Print this help
+
+Nobody tells the daemon the steps of PROGRAM here, so a deadline holds by the model; `wattgate run` tells them.
 
 Example:
   wattgated lease 25W --for 10min -- ./calibrate
@@ -54,6 +61,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// Runs the command with the arguments that follow its name. Returns the exit code.
 pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
     let (mut power, mut average, mut model, mut time) = (None, None, None, None);
+    let mut said = Said::default();
     let (mut root, mut program) = (PathBuf::from("/"), Vec::<OsString>::new());
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -67,8 +75,13 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
             Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Short('h') | Arg::Long("help") => {
-                print(&format!("{USAGE}{EXIT_CODES}"))?;
+                let options = options::OPTIONS;
+                print(&format!("{USAGE}{options}{USAGE_END}{EXIT_CODES}"))?;
                 return Ok(0);
+            }
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                take_aim(&name, &mut said, &mut arguments)?;
             }
             argument => return Err(argument.unexpected().into()),
         }
@@ -86,6 +99,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
             average,
             model,
             for_ms: time.map(|time| time.0),
+            aim: said.wanted()?.map(WantedAim::of),
             program: Some(name.into_owned()),
         },
         client: None,

@@ -39,6 +39,7 @@ use crate::log::finish;
 use crate::prior::PriorError;
 use crate::quantity::Watts;
 use crate::setup::{Setup, SetupError};
+use wattgate_cli::aim::AimError;
 
 const USAGE: &str = "\
 Keep a Jetson under a power limit while its workload runs as fast as the limit allows
@@ -53,6 +54,7 @@ Commands:
   watch      Print the status once a second and whenever it changes
   set-limit  Lower the running daemon's limit
   lease      Hold another limit while a program runs, or for a time
+  set-aim    Set what the running daemon minimises below the limit, and a deadline
   set-model  Load another workload's model into the running daemon
   metrics    Serve the running daemon's metrics for Prometheus
   restore    Give the board back the settings from before the daemon's start
@@ -77,6 +79,8 @@ pub enum Failure {
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
+    #[error("{0}")]
+    Aim(#[from] AimError),
     #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("{0}")]
@@ -130,11 +134,12 @@ impl Failed for Failure {
         match self {
             Self::Arguments(_)
             | Self::Missing(_)
+            | Self::Aim(_)
             | Self::Config(
                 ConfigError::Defect { .. }
                 | ConfigError::Version { .. }
                 | ConfigError::MarginAlone { .. }
-                | ConfigError::DeadlineAlone { .. }
+                | ConfigError::Aim { .. }
                 | ConfigError::OverMax { .. },
             )
             | Self::Group(GroupError::Unknown(_))
@@ -198,6 +203,7 @@ pub fn run() -> ExitCode {
             Err(failure) => end(Err(failure)),
         },
         Some("metrics") => end(metrics::run(arguments)),
+        Some("set-aim") => end(set::aim(arguments)),
         Some("set-model") => end(set::model(arguments)),
         Some("restore") => end(restore::run(arguments)),
         Some("once") => logged(once::run(arguments)),

@@ -1,15 +1,17 @@
-//! `set-limit` and `set-model`: change the running daemon's limit and model.
+//! `set-limit`, `set-aim` and `set-model`: change the running daemon's limit, aim and model.
 
 use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
+use wattgate_cli::aim::Said;
 
 use super::client::shown;
 use super::{EXIT_CODES, Failure, print};
+use crate::aim::options;
 use crate::client::Client;
 use crate::limits::Owner;
 use crate::quantity::{Power, Span, Window};
-use crate::serve::protocol::{Request, WantedAverage, WantedLimit};
+use crate::serve::protocol::{Request, WantedAim, WantedAverage, WantedLimit};
 
 const LIMIT: &str = "\
 Lower the running daemon's limit, across restarts, until this user or root lifts it
@@ -53,6 +55,29 @@ Options:
 
 Example:
   wattgated set-model /etc/wattgate/night.wgt
+
+";
+
+const AIM: &str = "\
+Set what the running daemon minimises below the limit, until it ends or the aim is lifted; root only
+
+Usage: wattgated set-aim --objective NAME [--deadline TIME | --steps N --within TIME] [--json] [--root DIR]
+       wattgated set-aim --lift [--json] [--root DIR]
+
+It replaces the config's objective and deadline; the aim of a lease overrides it. The limit comes first: `unmet` in the
+status says what a deadline needs that the limit does not allow.
+
+Options:
+";
+
+const AIM_END: &str = "\
+  --lift                 Return to the config's
+  --json                 Print one JSON object, as `status --json` does
+  --root DIR             Root of the board's files, for a simulated board [/]
+  -h, --help             Print this help
+
+Example:
+  wattgated set-aim --objective least-energy --deadline 33ms
 
 ";
 
@@ -114,6 +139,40 @@ pub fn wanted_average(text: &str) -> Result<WantedAverage, String> {
         power_mw: power.0,
         window_ms: window.0,
     })
+}
+
+/// Runs `set-aim` with the arguments that follow its name.
+pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut said, mut is_lifted) = (Said::default(), false);
+    let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("lift") => is_lifted = true,
+            Arg::Long("root") => root = PathBuf::from(arguments.value()?),
+            Arg::Long("json") => is_json = true,
+            Arg::Short('h') | Arg::Long("help") => {
+                return print(&format!("{AIM}{}{AIM_END}{EXIT_CODES}", options::OPTIONS));
+            }
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                take_aim(&name, &mut said, &mut arguments)?;
+            }
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let wanted = match (said.wanted()?, is_lifted) {
+        (wanted @ Some(_), false) | (wanted @ None, true) => wanted,
+        _ => return Err(Failure::Missing("one of two: --objective, or --lift alone")),
+    };
+    ask(Request::SetAim(wanted.map(WantedAim::of)), &root, is_json)
+}
+
+/// Takes an option of an aim, and refuses any other one.
+pub fn take_aim(name: &str, said: &mut Said, arguments: &mut Parser) -> Result<(), Failure> {
+    match options::take(said, name, arguments)? {
+        true => Ok(()),
+        false => Err(lexopt::Error::UnexpectedOption(format!("--{name}")).into()),
+    }
 }
 
 /// Runs `set-model` with the arguments that follow its name.

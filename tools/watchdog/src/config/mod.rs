@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 use wattgate_board::Clocks;
-use wattgate_runtime::{Aim, Average, Confidence, Limit, Milliwatts, Objective};
+use wattgate_runtime::{Average, Confidence, Limit, Milliwatts};
 
 pub use self::file::Metrics;
 use self::file::{Backstop, File};
 use crate::clock::UtcSeconds;
 use crate::quantity::{Cores, Margin, Memory, Milliamperes, PowerOrCurrent, Watts};
 use crate::schedule::Schedule;
+use wattgate_cli::aim::{AimError, Said, Wanted};
 
 /// The only config version that this program reads.
 const VERSION: u32 = 1;
@@ -47,11 +48,8 @@ pub enum ConfigError {
     #[error("{}: backstop_margin needs backstop = \"hardware\"", path.display())]
     MarginAlone { path: PathBuf },
     /// `deadline` without an `objective` that it could slow.
-    #[error(
-        "{}: deadline needs objective = \"least-power\", \"least-energy\" or \"least-edp\": the fastest mode has no use for it",
-        path.display()
-    )]
-    DeadlineAlone { path: PathBuf },
+    #[error("{}: {why}", path.display())]
+    Aim { path: PathBuf, why: AimError },
     /// A limit is over `max_limit`.
     #[error("{}: {key} is {limit}, over max_limit = {max}", path.display())]
     OverMax {
@@ -86,7 +84,7 @@ pub struct Config {
     /// The numbers of cores that a mode may have; `None`: any.
     pub cores: Option<Cores>,
     /// What to minimise below the limit, and a deadline for a step.
-    pub aim: Aim,
+    pub aim: Wanted,
     /// How a mode sets the clocks.
     pub clocks: Clocks,
     /// The highest limit that the config or a client may set; see [`Config::most`].
@@ -161,15 +159,21 @@ impl Config {
             PowerOrCurrent::Power(power) => (power, None),
             PowerOrCurrent::Current(current) => (current.at(LEAST_INPUT_MV), Some(current)),
         };
+        let (objective, deadline) = (file.objective, file.deadline);
+        let said = Said {
+            objective: objective.map(|it| it.0),
+            deadline: deadline.map(|it| it.0),
+            ..Said::default()
+        };
+        let aim = said.wanted().map_err(|why| ConfigError::Aim {
+            path: path.to_owned(),
+            why,
+        })?;
         let config = Self {
             model: file.model,
             current,
             cores: file.cores,
-            aim: Aim {
-                objective: file.objective.map_or(Objective::Time, |it| it.0),
-                deadline: file.deadline.map(|it| it.0),
-                ..Aim::FASTEST
-            },
+            aim: aim.unwrap_or(Wanted::FASTEST),
             clocks: file.clocks.map_or(Clocks::Pin, Clocks::from),
             limit: Limit {
                 power,
@@ -194,10 +198,6 @@ impl Config {
             hardware_watchdog: file.hardware_watchdog,
             gone,
         };
-        if config.aim.deadline.is_some() && config.aim.objective == Objective::Time {
-            let path = path.to_owned();
-            return Err(ConfigError::DeadlineAlone { path });
-        }
         config.check_max(path)?;
         Ok(config)
     }

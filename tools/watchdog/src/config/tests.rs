@@ -1,8 +1,9 @@
 //! Keys, quantities and defaults of a config.
 
-use wattgate_runtime::{Budget, Microseconds, Milliseconds};
+use wattgate_runtime::{Budget, Microseconds, Milliseconds, Objective};
 
 use super::*;
+use wattgate_cli::aim::By;
 
 const SAMPLE: &str = include_str!("../../wattgated.toml");
 
@@ -42,13 +43,15 @@ fn the_sample_is_valid_and_shows_the_defaults() {
     }
     // The objective's default has no use for a deadline.
     let alone = parse(&all).expect_err("refused");
-    assert!(alone.contains("deadline needs objective = "), "{alone}");
+    assert!(
+        alone.contains("the fastest mode has no use for a deadline"),
+        "{alone}"
+    );
     let all = all.replace("\"fastest\"\n", "\"least-energy\"\n");
     let shown = parse(&all).expect("a config");
-    let aim = Aim {
+    let aim = Wanted {
         objective: Objective::Energy,
-        deadline: Some(Microseconds(33_000)),
-        ..Aim::FASTEST
+        by: Some(By::Step(Microseconds(33_000))),
     };
     assert_eq!(shown.aim, aim);
     assert_eq!(shown.confidence, config.confidence);
@@ -58,7 +61,7 @@ fn the_sample_is_valid_and_shows_the_defaults() {
         window: Milliseconds(60_000),
     };
     assert_eq!(shown.limit.average, Some(average));
-    assert_eq!(config.aim, Aim::FASTEST);
+    assert_eq!(config.aim, Wanted::FASTEST);
     assert_eq!(shown.max_limit, Some(Milliwatts(20_000)));
     assert_eq!(shown.backstop, Some(Margin::default()));
     assert_eq!(config.backstop, None);
@@ -456,9 +459,9 @@ fn an_objective_and_a_deadline_are_named() {
             format!("w.toml:5: invalid value: string \"{wrong}\", expected a time of a step");
         assert!(error.starts_with(&start), "{error}");
     }
-    let error = refused("limit = \"15W\"\ndeadline = \"33ms\"");
+    let error = refused(&line("fastest", "33ms"));
     assert!(
-        error.starts_with("w.toml: deadline needs objective = "),
+        error.starts_with("w.toml: the fastest mode has no use for a deadline: "),
         "{error}"
     );
     let text = format!(
@@ -466,8 +469,9 @@ fn an_objective_and_a_deadline_are_named() {
         line("least-edp", "2.5s")
     );
     let aim = parse(&text).expect("a config").aim;
+    let step = By::Step(Microseconds(2_500_000));
     assert_eq!(
-        (aim.objective, aim.deadline),
-        (Objective::EnergyDelay, Some(Microseconds(2_500_000)))
+        (aim.objective, aim.by),
+        (Objective::EnergyDelay, Some(step))
     );
 }

@@ -104,6 +104,8 @@ pub struct Control<F> {
     full_load: FullLoad,
     /// The limit without what clients ask for.
     roots: Milliwatts,
+    /// Steps that were told since the last look.
+    steps: Option<u64>,
 }
 
 /// What makes the board slower than its mode. The governor then learns nothing.
@@ -212,6 +214,7 @@ impl<F: Files> Control<F> {
             escalation: Escalation::default(),
             full_load: FullLoad::default(),
             roots: setup.config.limit.power,
+            steps: None,
         }
     }
 
@@ -292,6 +295,23 @@ impl<F: Files> Control<F> {
     /// Replaces what is minimised below the limit, and the deadline of a step.
     pub fn set_aim(&mut self, aim: Aim) {
         self.governor.set_aim(aim);
+    }
+
+    /// Tells how many steps the workload has done.
+    pub fn take_steps(&mut self, steps: u64) {
+        self.steps = Some(steps);
+    }
+
+    /// Measured over predicted time of a step: of the present mode, or of those before; `None` before steps were told for long
+    /// enough.
+    pub fn slowness(&self) -> Option<f32> {
+        let present = self.governor.pace().filter(|pace| *pace > 0.0);
+        present.map(f32::recip).or(self.governor.slowness())
+    }
+
+    /// What is left of the budget, in mJ; `None` without one.
+    pub fn budget_left(&self) -> Option<u64> {
+        self.governor.budget_left()
     }
 
     /// Tells the limit without what clients ask for. Root is called only if the power is above this one.
@@ -401,6 +421,7 @@ impl<F: Files> Control<F> {
         // The time to arrive is over.
         (input.mode, input.refused) = (self.shown.into(), self.shown.is_none());
         input.gpu_load = self.board.gpu_load(&self.files);
+        input.steps = self.steps.take();
         input.over_current = std::mem::take(&mut self.surroundings.over_current);
         input.too_hot = self.surroundings.too_hot;
         input.throttled =

@@ -6,6 +6,7 @@
 //!
 //! Time is an argument, so tests run in simulated time.
 
+mod aims;
 mod models;
 
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use std::rc::Rc;
 use wattgate_board::{ApplyError, Board, Files, Saved};
 use wattgate_runtime::{Aim, Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
 
-use crate::aim::{Shown, Unmet};
+use crate::aim::pursued::Pursued;
 use crate::clock::{Clock, UtcSeconds};
 use crate::config::Config;
 use crate::control::{Control, Event, Priority};
@@ -31,6 +32,7 @@ use crate::report::{
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::serve::rate_limit::Sliding;
 use crate::setup::Setup;
+use wattgate_cli::aim::Wanted;
 
 use self::models::{Loaded, folder};
 
@@ -57,6 +59,12 @@ pub struct Daemon<F> {
     lowered: u64,
     saved: u64,
     leases: Vec<Lease>,
+    /// The aim that root has set, the one that was told last, and that of the governor.
+    set_aim: Option<Pursued>,
+    shown_aim: Wanted,
+    aim: Aim,
+    /// Steps of a workload in this process.
+    own_steps: Option<u64>,
     /// The client that has the board.
     yielded: Option<Yielded>,
     /// The limit in force.
@@ -91,6 +99,11 @@ struct Lease {
     client: ClientId,
     leased: Leased,
     model: Option<Rc<Loaded>>,
+    aim: Option<Pursued>,
+    /// Steps that the client has told.
+    steps: Option<u64>,
+    /// Energy since the start, in mJ, when the lease began.
+    energy_before: u64,
 }
 
 /// Who has the board, and how long the limit had been exceeded when that began.
@@ -122,6 +135,10 @@ impl<F: Files> Daemon<F> {
             lowered: 0,
             saved: 0,
             leases: Vec::new(),
+            set_aim: None,
+            shown_aim: config.aim,
+            aim: config.aim.first(),
+            own_steps: None,
             yielded: None,
             held,
             raises: Sliding::default(),
@@ -159,6 +176,7 @@ impl<F: Files> Daemon<F> {
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);
             self.choose_limit(clock.utc());
+            self.choose_aim();
         }
         let (control, counters) = (&mut self.control, &mut self.counters);
         let next = control.look(now, &mut |event| {
@@ -272,16 +290,12 @@ impl<F: Files> Daemon<F> {
             events.map(|count| count.and_then(|count| u64::try_from(count).ok()));
         let model = self.model.path.file_name().unwrap_or_default();
         let over_since = self.control.over_since();
-        let aim = self.config.aim;
-        let offset = self.board().sensor_offset();
-        let front = &self.control.choices().front;
-        let unmet = Unmet::of(front, &aim, status.allowed, offset);
         let state = match (self.yielded, over_since) {
             (Some(_), _) => YIELDED,
             (None, Some(_)) => OVER_LIMIT,
             (None, None) => state_name(status.state),
         };
-        Report {
+        let mut report = Report {
             state: state.into(),
             cores,
             cpu_khz,
@@ -317,8 +331,14 @@ impl<F: Files> Daemon<F> {
             least_mw: self.control.least_power().0,
             model: model.to_string_lossy().into_owned(),
             unit: self.control.choices().of_unit(status.allowed),
-            aim: (aim != Aim::FASTEST).then(|| Shown(aim).to_string()),
-            unmet: unmet.map(|it| it.to_string()),
+            aim: None,
+            unmet: None,
+            steps: None,
+            remaining_ms: None,
+            step: None,
+            slower_step: None,
+            lease_mj: None,
+            budget_left_mj: None,
             violations: self.control.violation_count(),
             changes: status.changes,
             over_limit_ms: over.0,
@@ -329,7 +349,9 @@ impl<F: Files> Daemon<F> {
             late_looks: self.late,
             disobedient: disobedient.collect(),
             last_violations: violations.collect(),
-        }
+        };
+        self.report_aim(&mut report);
+        report
     }
 
     /// Cores and clocks as the board showed them last; a clock that the board does not show is the one that
@@ -388,12 +410,9 @@ impl<F: Files> Daemon<F> {
             ..self.config.clone()
         };
         let differs = with_limits != new;
-        if self.config.aim != with_limits.aim {
-            self.tell(format_args!("aim is now {}", Shown(with_limits.aim)));
-        }
         self.config = with_limits;
         self.control.set_current(self.config.current);
-        self.control.set_aim(self.config.aim);
+        self.choose_aim();
         self.choose_limit(utc);
         differs
     }
@@ -471,6 +490,7 @@ impl<F: Files> Daemon<F> {
             .retain(|lease| !lease.leased.until.is_some_and(is_over));
         if self.leases.len() < leases {
             self.choose_model();
+            self.choose_aim();
         }
         if self.leases.len() < leases || !over.is_empty() {
             self.choose_limit(clock.utc());
@@ -507,8 +527,9 @@ impl<F: Files> Daemon<F> {
         clock: &impl Clock,
     ) -> Result<(), Refused> {
         self.expire(clock);
-        let (wanted, model) = wanted.parts();
+        let (wanted, model, aim) = wanted.parts();
         let (limit, time) = wanted.checked()?;
+        let aim = aim.map(|aim| aim.checked()).transpose()?;
         self.check_max(limit)?;
         let model = match model {
             Some(name) => Some(self.load_again(client, &name, by.owner)?),
@@ -524,9 +545,13 @@ impl<F: Files> Daemon<F> {
                 until: time.map(|time| Milliseconds(self.now.0.saturating_add(time.0))),
             },
             model,
+            aim: aim.map(|aim| Pursued::new(aim, self.now)),
+            steps: None,
+            energy_before: self.control.status().0.millijoules,
         });
         self.choose_model();
         self.choose_limit(clock.utc());
+        self.choose_aim();
         Ok(())
     }
 
@@ -577,6 +602,7 @@ impl<F: Files> Daemon<F> {
         if self.leases.len() < leases {
             self.choose_model();
             self.choose_limit(utc);
+            self.choose_aim();
         }
         if let Some(holder) = self.yielded.take_if(|holder| holder.client == client) {
             self.control.set_yielded(false);

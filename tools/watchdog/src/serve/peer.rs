@@ -85,7 +85,7 @@ impl Peer {
 pub fn change(request: &Request) -> Option<String> {
     let watts = |power_mw| Watts(Milliwatts(power_mw));
     match request {
-        Request::Status | Request::Subscribe(_) => None,
+        Request::Status | Request::Subscribe(_) | Request::Steps(_) => None,
         Request::SetLimit(None) => Some("lifted its limit".to_owned()),
         Request::SetLimit(Some(WantedLimit {
             power_mw, for_ms, ..
@@ -105,6 +105,8 @@ pub fn change(request: &Request) -> Option<String> {
                 None => format!("leased the limit {limit}"),
             })
         }
+        Request::SetAim(Some(_)) => Some("set an aim".to_owned()),
+        Request::SetAim(None) => Some("lifted its aim".to_owned()),
         Request::Yield => Some("took the board".to_owned()),
     }
 }

@@ -101,6 +101,33 @@
 //! {"version":1,"request":{"lease":{"power_mw":20000,"average":{"power_mw":15000,"window_ms":60000},"model":"night.wgt","for_ms":600000,"program":"train.py"}}}
 //! ```
 //!
+//! A lease may have an `aim`: what to minimise below the limit, `fastest`, `least-power`, `least-energy` or `least-edp`, and
+//! with all but the first one a deadline: of a step, or of a number of steps within 60000 to 864000000 ms after the
+//! lease began. The limit comes first; `unmet` in the status says what the deadline needs. The aim of the newest lease
+//! that has one holds, else that of `set_aim`, else the config's.
+//!
+//! ```json
+//! {"version":1,"request":{"lease":{"power_mw":20000,"aim":{"objective":"least-power","deadline_us":33000}}}}
+//! {"version":1,"request":{"lease":{"power_mw":20000,"aim":{"objective":"least-energy","steps":50000,"within_ms":21600000}}}}
+//! ```
+//!
+//! `steps` tells how many steps the workload has done since the client's lease began, at least once in 2 s. With them the daemon
+//! meets deadlines by what steps really take; without them by the model, with its margin. Those of the lease whose aim
+//! holds count, else those of the newest lease that told some. Wrong ones only make the work slower or faster: the limit
+//! does not depend on them.
+//!
+//! ```json
+//! {"version":1,"request":{"steps":1200}}
+//! ```
+//!
+//! `set_aim` sets an aim, over root's socket only, until the daemon ends or `null` lifts it. A number of steps counts from
+//! then.
+//!
+//! ```json
+//! {"version":1,"request":{"set_aim":{"objective":"least-energy"}}}
+//! {"version":1,"request":{"set_aim":null}}
+//! ```
+//!
 //! `yield` gives the board to this client, over root's socket only: after the answer, whose state is `yielded`, the daemon
 //! writes nothing to the board until this connection ends. **Meanwhile nothing holds the limit but
 //! the client.** Then, or when the client closes its side, the daemon sets a mode of its own at once.
@@ -129,7 +156,7 @@
 //!
 //! | name | what is wrong | the connection |
 //! |---|---|---|
-//! | `malformed` | The line is not JSON, or a request or key is unknown or missing. | stays open |
+//! | `malformed` | The line is not JSON, a request or key is unknown or missing, or the keys of an aim contradict each other. | stays open |
 //! | `malformed` | The client closed its side in the middle of a line. | is closed |
 //! | `not_utf8` | The line is not UTF-8. | stays open |
 //! | `version` | The request has another version. | stays open |
@@ -138,6 +165,7 @@
 //! | `too_many_lowerings` | 16 users have lowered the limit. | stays open |
 //! | `leased` | Another user has a lease, and only root may change the model. | stays open |
 //! | `no_lowering` | The owner has set no limit. | stays open |
+//! | `no_lease` | `steps` needs a lease of this client. | stays open |
 //! | `not_root` | The request is for the socket that is root's alone. | stays open |
 //! | `too_many_requests` | More than 40 requests of the user in a second, one model in 10 s, or an attempt of the user in a second. | is closed at 80 |
 //! | `too_long` | The line has more than 4096 bytes. | is closed |
@@ -158,10 +186,12 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use wattgate_runtime::{Average, Limit, Milliseconds, Milliwatts};
+use wattgate_runtime::{Average, Limit, Microseconds, Milliseconds, Milliwatts};
 
 use crate::limits::Owner;
+use crate::quantity::Aimed;
 use crate::report::Report;
+use wattgate_cli::aim::{AimError, By, Said, Wanted};
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
@@ -188,6 +218,10 @@ pub enum Request {
     Lift(Owner),
     SetModel(String),
     Lease(WantedLease),
+    /// Over root's socket only. `None` lifts it.
+    SetAim(Option<WantedAim>),
+    /// The number of steps that the workload has done under this client's lease.
+    Steps(u64),
     Yield,
     Subscribe(Subscription),
 }
@@ -220,9 +254,25 @@ pub struct WantedLease {
     /// The time after which the lease ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
+    /// What is wanted below the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aim: Option<WantedAim>,
     /// The client's name for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+}
+
+/// An aim in a request: an objective, and a deadline of a step or of all steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WantedAim {
+    pub objective: Aimed,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_us: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
 }
 
 /// An average in a request.
@@ -379,17 +429,19 @@ impl WantedLease {
             average,
             model,
             for_ms,
+            aim: None,
             program,
         }
     }
 
-    /// The limit and the model.
-    pub fn parts(self) -> (WantedLimit, Option<String>) {
+    /// The limit, the model and the aim.
+    pub fn parts(self) -> (WantedLimit, Option<String>, Option<WantedAim>) {
         let Self {
             power_mw,
             average,
             model,
             for_ms,
+            aim,
             program,
         } = self;
         let limit = WantedLimit {
@@ -398,7 +450,54 @@ impl WantedLease {
             for_ms,
             program,
         };
-        (limit, model)
+        (limit, model, aim)
+    }
+}
+
+impl WantedAim {
+    /// The request for an aim.
+    pub fn of(wanted: Wanted) -> Self {
+        let (mut deadline_us, mut work) = (None, None);
+        match wanted.by {
+            Some(By::Step(time)) => deadline_us = Some(time.0),
+            Some(By::Work { steps, within }) => work = Some((steps, within.0)),
+            None => {}
+        }
+        let (steps, within_ms) = work.unzip();
+        Self {
+            objective: Aimed(wanted.objective),
+            deadline_us,
+            steps,
+            within_ms,
+        }
+    }
+
+    /// What is wanted.
+    pub fn checked(&self) -> Result<Wanted, Refused> {
+        let Self {
+            objective,
+            deadline_us,
+            steps,
+            within_ms,
+        } = *self;
+        if let Some(us) = deadline_us {
+            in_range("deadline_us", u64::from(us), 1, 3_600_000_000)?;
+        }
+        let in_range = |ms| milliseconds("within_ms", ms, 60_000, 864_000_000);
+        let within = within_ms.map(in_range).transpose()?;
+        let deadline = deadline_us.map(Microseconds);
+        let said = Said {
+            objective: Some(objective.0),
+            deadline,
+            steps,
+            within,
+            ..Said::default()
+        };
+        match said.wanted() {
+            Ok(wanted) => Ok(wanted.unwrap_or(Wanted::FASTEST)),
+            Err(why @ AimError::Steps(_)) => Err(Refused::new("out_of_range", why)),
+            Err(why) => Err(Refused::new("malformed", why)),
+        }
     }
 }
 
@@ -433,6 +532,7 @@ fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), Refused>
 mod tests {
     use super::*;
     use crate::report::{Source, state_names};
+    use wattgate_runtime::Objective;
 
     /// The example lines of the module's documentation that contain `of`.
     fn examples(of: &'static str) -> impl Iterator<Item = &'static str> {
@@ -453,6 +553,16 @@ mod tests {
                 program: for_ms.map(|_| "guard.py".to_owned()),
                 ..WantedLimit::of(Milliwatts(15_000))
             }))
+        };
+        let aim = WantedAim::of(Wanted {
+            objective: Objective::Energy,
+            by: None,
+        });
+        let aimed = |aim| {
+            Request::Lease(WantedLease {
+                aim: Some(aim),
+                ..WantedLease::of(Milliwatts(20_000))
+            })
         };
         let all = [
             Request::Status,
@@ -478,8 +588,22 @@ mod tests {
                 }),
                 model: Some("night.wgt".to_owned()),
                 for_ms: Some(600_000),
+                aim: None,
                 program: Some("train.py".to_owned()),
             }),
+            aimed(WantedAim {
+                objective: Aimed(Objective::Power),
+                deadline_us: Some(33_000),
+                ..aim
+            }),
+            aimed(WantedAim {
+                steps: Some(50_000),
+                within_ms: Some(21_600_000),
+                ..aim
+            }),
+            Request::Steps(1_200),
+            Request::SetAim(Some(aim)),
+            Request::SetAim(None),
             Request::Yield,
             Request::Subscribe(Subscription { every_ms: 1_000 }),
         ];
@@ -542,7 +666,7 @@ mod tests {
                 b"{\"version\":1,\"request\":\"stop\"}",
                 "malformed",
                 "unknown variant `stop`, expected one of `status`, `set_limit`, `lift`, `set_model`, \
-                 `lease`, `yield`, `subscribe`",
+                 `lease`, `set_aim`, `steps`, `yield`, `subscribe`",
             ),
             (
                 b"{\"version\":1,\"request\":\"status\",\"now\":1}",

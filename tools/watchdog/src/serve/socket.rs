@@ -402,6 +402,11 @@ impl Client {
                 self.has_leased = true;
                 Ok(())
             }
+            Request::SetAim(wanted) => {
+                self.check_root("set_aim")?;
+                daemon.set_aim(wanted, clock)
+            }
+            Request::Steps(steps) => daemon.take_steps(self.id, steps),
             Request::Yield => {
                 self.check_root("yield")?;
                 daemon.yield_to(self.id)

@@ -10,6 +10,7 @@ mod board;
 mod eventually;
 
 mod abuse;
+mod aims;
 mod answers;
 mod client_limits;
 mod clients;

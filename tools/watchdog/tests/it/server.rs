@@ -33,7 +33,11 @@ impl Server {
 
     /// Creates a daemon with these lines of the config.
     pub fn with(lines: &str) -> Self {
-        let mut rig = Rig::new(lines);
+        Self::of(Rig::new(lines))
+    }
+
+    /// Opens a socket for a daemon.
+    pub fn of(mut rig: Rig) -> Self {
         rig.run(10);
         let directory = rig.folder.path().join("run");
         std::fs::create_dir(&directory).expect("made");

@@ -152,7 +152,11 @@ fn a_corpus_without_power_gives_a_model_of_time_alone() {
         (&fastest["power_mw"], &fastest["guarded_power_mw"]),
         (&Value::Null, &Value::Null)
     );
-    for arguments in ["--limit 5W", "--objective energy", "--objective power"] {
+    for arguments in [
+        "--limit 5W",
+        "--objective least-energy",
+        "--objective least-power",
+    ] {
         let refused = run(path, &format!("select model.wgt {arguments}"));
         let message = "error: the model predicts time only, so power cannot be queried\n";
         assert_eq!((refused.code, refused.stderr.as_str()), (3, message));

@@ -34,14 +34,14 @@ fn select_obeys_limits_objectives_and_constraints() {
     let bolder = select("--limit 2500mW --confidence 0.5");
     assert!(number(&bolder, "time_ms") <= number(&limited, "time_ms"));
 
-    let deadline = select("--deadline 15ms --objective power");
+    let deadline = select("--deadline 15ms --objective least-power");
     assert!(number(&deadline, "guarded_time_ms") <= 15.0);
     let energy = |answer: &Value| number(answer, "time_ms") * number(answer, "power_mw");
-    let least_energy = energy(&select("--objective energy"));
+    let least_energy = energy(&select("--objective least-energy"));
     assert!(least_energy <= energy(&fastest) && least_energy <= energy(&limited));
-    select("--objective edp");
+    select("--objective least-edp");
 
-    let cores = select("--objective power --min-cores 3");
+    let cores = select("--objective least-power --min-cores 3");
     assert!(cores["mode"]["cores"].as_u64() >= Some(3));
     let clock = select("--emc 0.8GHz");
     assert_eq!(clock["mode"]["emc_khz"], 800_000);

@@ -1,10 +1,14 @@
 //! What a config aims at below its limit, and what its deadline would need where the limit does not allow it.
 
+pub mod options;
+pub mod pursued;
+
 use std::fmt;
 
+use wattgate_cli::aim::{By, Wanted};
 use wattgate_runtime::{Aim, Choice, Front, Microseconds, Milliwatts, Query, SelectError};
 
-use crate::quantity::{Aimed, Thousandths, Watts};
+use crate::quantity::{Span, Thousandths, Watts};
 
 /// The mode of a front that an aim wants within a power. Where the power does not allow the deadline, the fastest one.
 pub fn choice<const N: usize>(
@@ -94,14 +98,17 @@ impl fmt::Display for Unmet {
     }
 }
 
-/// An aim as people write it: `least-energy, at most 33 ms a step`.
-pub struct Shown(pub Aim);
+/// An aim as people write it: `least-energy, at most 33 ms a step`, or `least-power, 50000 steps within 6 h`.
+pub struct Shown(pub Wanted);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Aimed(self.0.objective))?;
-        match self.0.deadline {
-            Some(deadline) => write!(f, ", at most {} a step", Ms(deadline)),
+        f.write_str(self.0.objective.name())?;
+        match self.0.by {
+            Some(By::Step(deadline)) => write!(f, ", at most {} a step", Ms(deadline)),
+            Some(By::Work { steps, within }) => {
+                write!(f, ", {steps} steps within {}", Span(within))
+            }
             None => Ok(()),
         }
     }

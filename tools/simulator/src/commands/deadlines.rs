@@ -1,0 +1,88 @@
+//! `deadlines`: random deadlines, and what they cost.
+
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser};
+
+use crate::failure::Failure;
+use crate::help::print_help;
+use crate::options::number;
+use crate::output::{print, print_json};
+use wattgate_scenarios::deadlines::{Case, cases};
+
+const USAGE: &str = "\
+Give the daemon random deadlines under random limits, and compare with the best mode of the board's truth
+
+Usage: wattgate-simulator deadlines [options]
+
+Options:
+  --cases N         Number of cases [200]
+  --seed N          The first case [1]
+  --weights DIR     Folder of the models [weights]
+  --json            Print JSON: an array of cases
+  -h, --help        Print this
+
+A case is a board, a unit of it, a limit, the objective least-power or least-energy, and a deadline of a step or of all
+steps of 5 to 20 minutes, at 1.05 to 2.5 times the time of the fastest step within 95 % of the limit. The daemon is
+told the steps that are done. The cost is the power, or the energy of a step, over the least with which some mode meets
+the deadline within the limit. `over` is the longest time at a stretch in which the mean power of 430 ms was above the limit.
+";
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut count, mut seed, mut json) = (200, 1, false);
+    let mut weights = PathBuf::from("weights");
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("cases") => count = number("--cases", &mut arguments, 1)?,
+            Arg::Long("seed") => seed = number("--seed", &mut arguments, 0)?,
+            Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
+            Arg::Long("json") => json = true,
+            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let cases = cases(&weights, count, seed)?;
+    match json {
+        true => print_json(serde_json::to_string_pretty(&cases)),
+        false => print(&text(&cases)),
+    }
+}
+
+fn text(cases: &[Case]) -> String {
+    let mut text = format!(
+        "simulated\n{:<32}{:>7}{:>8}{:>11}{:>14}{:>12}{:>10}{:>9}\n",
+        "", "cases", "met, %", "used, mean", "<= 1.05 x, %", "cost, mean", "worst", "over, s"
+    );
+    let mut line = |name: String, chosen: &[&Case]| {
+        let n = chosen.len().max(1) as f64;
+        let share =
+            |of: fn(&Case) -> bool| 100.0 * chosen.iter().filter(|it| of(it)).count() as f64 / n;
+        let mean = |of: fn(&Case) -> f64| chosen.iter().map(|it| of(it)).sum::<f64>() / n;
+        let most = |of: fn(&Case) -> f64| chosen.iter().map(|it| of(it)).fold(0.0, f64::max);
+        text += &format!(
+            "{name:<32}{:>7}{:>8.1}{:>11.3}{:>14.1}{:>12.3}{:>10.3}{:>9.2}\n",
+            chosen.len(),
+            share(Case::is_met),
+            mean(|it| it.used),
+            share(|it| it.cost <= 1.05),
+            mean(|it| it.cost),
+            most(|it| it.cost),
+            most(|it| it.longest_over_s),
+        );
+    };
+    for objective in ["least-power", "least-energy"] {
+        for deadline in ["step", "work"] {
+            for (unit, is_profiled) in [("profiled unit", true), ("another unit", false)] {
+                let chosen: Vec<&Case> = cases
+                    .iter()
+                    .filter(|it| (it.objective, it.deadline) == (objective, deadline))
+                    .filter(|it| it.is_profiled == is_profiled)
+                    .collect();
+                line(format!("{objective}, {deadline}, {unit}"), &chosen);
+            }
+        }
+    }
+    line("all".to_owned(), &cases.iter().collect::<Vec<_>>());
+    text
+}

@@ -1,0 +1,161 @@
+//! The aim of the daemon: which one holds, by when its work is to be done, and what the energy of a step is.
+
+use wattgate_board::Files;
+use wattgate_runtime::Milliwatts;
+
+use super::{ClientId, Daemon};
+use crate::aim::pursued::{Pursued, is_near};
+use crate::aim::{Shown, Unmet};
+use crate::clock::Clock;
+use crate::report::{Report, Step};
+use crate::serve::protocol::{Refused, WantedAim};
+use wattgate_cli::aim::Wanted;
+
+impl<F: Files> Daemon<F> {
+    /// Sets an aim in place of the config's, until the daemon ends; `None` lifts it. The aim of a lease overrides it.
+    pub fn set_aim(
+        &mut self,
+        wanted: Option<WantedAim>,
+        clock: &impl Clock,
+    ) -> Result<(), Refused> {
+        let wanted = wanted.map(|wanted| wanted.checked()).transpose()?;
+        self.now = clock.now();
+        self.set_aim = wanted.map(|wanted| Pursued::new(wanted, self.now));
+        self.choose_aim();
+        Ok(())
+    }
+
+    /// As [`Self::set_aim`], where the daemon and the workload are in one process: nothing is logged.
+    pub fn pursue(&mut self, wanted: Wanted, clock: &impl Clock) {
+        self.now = clock.now();
+        self.set_aim = Some(Pursued::new(wanted, self.now));
+        self.shown_aim = wanted;
+        self.choose_aim();
+    }
+
+    /// Takes the number of steps that the workload has done since the client's lease began.
+    pub fn take_steps(&mut self, client: ClientId, steps: u64) -> Result<(), Refused> {
+        let lease = self.leases.iter_mut().find(|it| it.client == client);
+        let Some(lease) = lease else {
+            let message = "steps count under a lease: take one first";
+            return Err(Refused::new("no_lease", message));
+        };
+        lease.steps = Some(steps);
+        if self.teller() == Some(client) {
+            self.control.take_steps(steps);
+        }
+        Ok(())
+    }
+
+    /// Takes the number of steps that the workload has done since [`Self::pursue`].
+    pub fn take_own_steps(&mut self, steps: u64) {
+        self.own_steps = Some(steps);
+        self.control.take_steps(steps);
+    }
+
+    /// The client whose steps count.
+    fn teller(&self) -> Option<ClientId> {
+        let mut newest = self.leases.iter().rev();
+        let with_aim = newest.clone().find(|lease| lease.aim.is_some());
+        let telling = with_aim.or_else(|| newest.find(|lease| lease.steps.is_some()));
+        telling.map(|lease| lease.client)
+    }
+
+    /// The aim in force, unless it is the config's, and the steps that are done of it.
+    fn pursued(&self) -> (Option<Pursued>, Option<u64>) {
+        let teller = self.teller();
+        let lease = self.leases.iter().find(|it| Some(it.client) == teller);
+        let aim = lease.and_then(|lease| lease.aim).or(self.set_aim);
+        let steps = lease.map_or(self.own_steps, |lease| lease.steps);
+        (aim, steps)
+    }
+
+    /// What is wanted below the limit.
+    fn wanted(&self) -> Wanted {
+        let (pursued, _) = self.pursued();
+        pursued.map_or(self.config.aim, |it| it.wanted)
+    }
+
+    /// Puts the aim of the rule in force: that of the newest lease that has one, or the one of [`Self::set_aim`], or the
+    /// config's.
+    pub(super) fn choose_aim(&mut self) {
+        let wanted = self.wanted();
+        if std::mem::replace(&mut self.shown_aim, wanted) != wanted {
+            self.changes += 1;
+            self.tell(format_args!("aim is now {}", Shown(wanted)));
+        }
+        let (pursued, steps) = self.pursued();
+        let aim = match pursued {
+            Some(pursued) => pursued.aim(self.now, steps),
+            None => Some(self.config.aim.first()),
+        };
+        if let Some(aim) = aim.filter(|aim| !is_near(aim, &self.aim)) {
+            self.aim = aim;
+            self.control.set_aim(aim);
+        }
+    }
+
+    /// Fills in the aim and its work.
+    pub(super) fn report_aim(&self, report: &mut Report) {
+        let (pursued, steps) = self.pursued();
+        let late = pursued.and_then(|it| it.late(self.now, steps));
+        report.unmet = match late {
+            Some(left) => Some(format!(
+                "the time for the work is over and {left} steps are left: the fastest mode within the limit runs"
+            )),
+            None => {
+                let unmet = self.unmet(Milliwatts(report.allowed_mw));
+                unmet.map(|it| it.to_string())
+            }
+        };
+        let wanted = self.wanted();
+        report.aim = (wanted != Wanted::FASTEST).then(|| Shown(wanted).to_string());
+        report.steps = steps;
+        let remaining = pursued.and_then(|it| it.remaining(self.now));
+        report.remaining_ms = remaining.map(|it| it.0);
+        (report.step, report.slower_step) = (self.step(0), self.step(1));
+        report.budget_left_mj = self.control.budget_left();
+        // Since the newest lease began.
+        let energy = |before: u64| report.energy_mj.saturating_sub(before);
+        let lease = self.leases.last();
+        report.lease_mj = lease.map(|lease| energy(lease.energy_before));
+    }
+
+    /// What the deadline needs that the limit does not allow; `None` if the steps that were told meet it.
+    fn unmet(&self, allowed: Milliwatts) -> Option<Unmet> {
+        let deadline = self.aim.deadline?;
+        if self.control.slowness().is_some()
+            && let Some(step) = self.step(0)
+            && step.us <= deadline.0
+        {
+            return None;
+        }
+        let offset = self.board().sensor_offset();
+        Unmet::of(&self.control.choices().front, &self.aim, allowed, offset)
+    }
+
+    /// Time and energy of a step in the present mode, or in one that is slower by so many places on the front: the
+    /// measured time and power where they are known, the predicted ones elsewhere. `None` without a prediction.
+    fn step(&self, slower: usize) -> Option<Step> {
+        let (status, _) = self.control.status();
+        let front = &self.control.choices().front;
+        let at = |index: usize| Some((front.points().get(index)?, front.times().get(index)?));
+        let present = front
+            .points()
+            .iter()
+            .position(|it| it.mode == status.mode)?;
+        let (point, time) = at(present.checked_sub(slower)?)?;
+        let (of_present, _) = at(present)?;
+        let measured = status.measured.map_or(0, |it| it.0);
+        let ratio = match measured > 0 && of_present.power.0 > 0 {
+            true => f64::from(measured) / f64::from(of_present.power.0),
+            false => 1.0,
+        };
+        let power = f64::from(point.power.0) * ratio;
+        let us = f64::from(time.0) * f64::from(self.control.slowness().unwrap_or(1.0));
+        (power > 0.0).then_some(Step {
+            us: us as u32,
+            uj: (power * us / 1e3) as u64,
+        })
+    }
+}
