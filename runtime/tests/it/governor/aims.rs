@@ -186,6 +186,30 @@ fn a_board_that_waits_for_its_input_is_not_sped_up() {
     assert!(time <= 1.02 * period, "{time:.0} of {period:.0} µs");
 }
 
+/// A part of each step is the CPU's: the GPU rests meanwhile, in every mode, and waits for no input.
+#[test]
+fn a_gpu_that_rests_in_each_step_makes_none_late() {
+    holds_for(1_000..1_024, |seed| {
+        let (mut plant, watts) = (plant(seed), watts(seed));
+        let load = if seed % 2 == 0 { 840 } else { 400 };
+        plant.load = Box::new(move |_| (1.0, Some(load)));
+        let deadline = deadline(&plant, seed);
+        plant.governor.set_aim(Aim {
+            objective: Objective::Power,
+            deadline: Some(Microseconds(deadline as u32)),
+            idle: Milliwatts(0),
+        });
+        plant.run(120_000, watts);
+        let (time, power) = means(&mut plant, 60_000, watts);
+        let least = least(&within(&plant, watts), deadline, |_, power| power);
+        means_hold(&plant, 0.02)?;
+        ensure(time <= 1.005 * deadline && power <= 1.1 * least, || {
+            let (time, power) = (time / deadline, power / least);
+            format!("time {time:.3} of the deadline, power {power:.3} of the least")
+        })
+    });
+}
+
 #[test]
 fn a_slower_mode_is_set_at_once_and_a_faster_one_when_the_aim_ends() {
     let mut plant = plant(1_000);

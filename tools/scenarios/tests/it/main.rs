@@ -1,5 +1,6 @@
 //! Bounds on the figures of loads and scenarios.
 
+mod deadlines;
 mod fleet;
 mod loads;
 mod scenarios;
