@@ -584,7 +584,7 @@ impl Setup {
 
 /// Predicts all profiled modes. The code of a sweep is large, and this is the only one.
 fn sweep(model: &Model<'_>, visit: &mut dyn FnMut(ModeId, Prediction)) {
-    model.sweep(&model.profiled(), |id, prediction| visit(id, prediction));
+    model.sweep(&model.profiled(), visit);
 }
 
 /// The mode of fewest cores and lowest clocks that a board can be set to, with as many cores as a config

@@ -6,6 +6,7 @@ use std::path::Path;
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
 use wattgate_board::Missing;
+use wattgate_cli::aim::Wanted;
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{EXIT_CODES, Failure, below, check_writable, parse, print, unwritable};
@@ -19,7 +20,6 @@ use crate::lesson::Unusable;
 use crate::quantity::Watts;
 use crate::schedule::Schedule;
 use crate::setup::Setup;
-use wattgate_cli::aim::Wanted;
 
 const USAGE: &str = "\
 Check a config, its model and this board, and print the result; write nothing

@@ -23,6 +23,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Disobedience};
+use wattgate_cli::aim::AimError;
 use wattgate_cli::exit::{Failed, end, end_with};
 use wattgate_runtime::Milliwatts;
 
@@ -39,7 +40,6 @@ use crate::log::finish;
 use crate::prior::PriorError;
 use crate::quantity::Watts;
 use crate::setup::{Setup, SetupError};
-use wattgate_cli::aim::AimError;
 
 const USAGE: &str = "\
 Keep a Jetson under a power limit while its workload runs as fast as the limit allows

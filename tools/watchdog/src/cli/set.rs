@@ -160,10 +160,10 @@ pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let wanted = match (said.wanted()?, is_lifted) {
-        (wanted @ Some(_), false) | (wanted @ None, true) => wanted,
-        _ => return Err(Failure::Missing("one of two: --objective, or --lift alone")),
-    };
+    let wanted = said.wanted()?;
+    if wanted.is_some() == is_lifted {
+        return Err(Failure::Missing("one of two: --objective, or --lift alone"));
+    }
     ask(Request::SetAim(wanted.map(WantedAim::of)), &root, is_json)
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 use wattgate_board::Clocks;
+use wattgate_cli::aim::{AimError, Said, Wanted};
 use wattgate_runtime::{Average, Confidence, Limit, Milliwatts};
 
 pub use self::file::Metrics;
@@ -19,7 +20,6 @@ use self::file::{Backstop, File};
 use crate::clock::UtcSeconds;
 use crate::quantity::{Cores, Margin, Memory, Milliamperes, PowerOrCurrent, Watts};
 use crate::schedule::Schedule;
-use wattgate_cli::aim::{AimError, Said, Wanted};
 
 /// The only config version that this program reads.
 const VERSION: u32 = 1;

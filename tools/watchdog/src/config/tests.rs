@@ -1,9 +1,9 @@
 //! Keys, quantities and defaults of a config.
 
+use wattgate_cli::aim::By;
 use wattgate_runtime::{Budget, Microseconds, Milliseconds, Objective};
 
 use super::*;
-use wattgate_cli::aim::By;
 
 const SAMPLE: &str = include_str!("../../wattgated.toml");
 

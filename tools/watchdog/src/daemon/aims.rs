@@ -1,6 +1,7 @@
 //! The aim of the daemon: which one holds, by when its work is to be done, and what the energy of a step is.
 
 use wattgate_board::Files;
+use wattgate_cli::aim::Wanted;
 use wattgate_runtime::Milliwatts;
 
 use super::{ClientId, Daemon};
@@ -9,7 +10,6 @@ use crate::aim::{Shown, Unmet};
 use crate::clock::Clock;
 use crate::report::{Report, Step};
 use crate::serve::protocol::{Refused, WantedAim};
-use wattgate_cli::aim::Wanted;
 
 impl<F: Files> Daemon<F> {
     /// Sets an aim in place of the config's, until the daemon ends; `None` lifts it. The aim of a lease overrides it.

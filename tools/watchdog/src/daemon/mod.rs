@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use wattgate_board::{ApplyError, Board, Files, Saved};
+use wattgate_cli::aim::Wanted;
 use wattgate_runtime::{Aim, Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
 
 use crate::aim::pursued::Pursued;
@@ -32,7 +33,6 @@ use crate::report::{
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::serve::rate_limit::Sliding;
 use crate::setup::Setup;
-use wattgate_cli::aim::Wanted;
 
 use self::models::{Loaded, folder};
 

@@ -186,12 +186,12 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use wattgate_cli::aim::{AimError, By, Said, Wanted};
 use wattgate_runtime::{Average, Limit, Microseconds, Milliseconds, Milliwatts};
 
 use crate::limits::Owner;
 use crate::quantity::Aimed;
 use crate::report::Report;
-use wattgate_cli::aim::{AimError, By, Said, Wanted};
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
