@@ -187,6 +187,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         });
     }
     let offered = offered(&all, arguments.minibatch)?;
+    // Without power, a deadline asks whether the fastest mode is in time.
+    let objective = match arguments.objective {
+        None if !offered.iter().all(|named| named.model.has_power()) => Objective::Time,
+        _ => aim.objective,
+    };
     let confidence = arguments.confidence;
     let of_each = shared(confidence, offered.len());
     let mut selected = Vec::new();
@@ -200,7 +205,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             region = region.with_emc(grid, emc)?;
         }
         let query = Query {
-            objective: aim.objective,
+            objective,
             power_limit: arguments.limit,
             deadline: aim.deadline,
             ..Query::default()
@@ -217,8 +222,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         selected.push(choice);
     }
-    let of =
-        |named: &Named<'_>, choice: &Choice| cost(aim.objective, choice, items(&named.provenance));
+    let of = |named: &Named<'_>, choice: &Choice| cost(objective, choice, items(&named.provenance));
     let found = offered.iter().zip(&selected);
     let found = found.filter_map(|(named, choice)| Some((*named, choice.as_ref().ok()?)));
     let best = found.min_by(|a, b| of(a.0, a.1).total_cmp(&of(b.0, b.1)));

@@ -199,7 +199,7 @@ fn a_gpu_that_rests_in_each_step_makes_none_late() {
             deadline: Some(Microseconds(deadline as u32)),
             idle: Milliwatts(0),
         });
-        plant.run(120_000, watts);
+        plant.run(240_000, watts);
         let (time, power) = means(&mut plant, 60_000, watts);
         let least = least(&within(&plant, watts), deadline, |_, power| power);
         means_hold(&plant, 0.02)?;

@@ -7,8 +7,7 @@ use wattgate_cli::quantity::within;
 use crate::quantity::Deadline;
 
 /// Their help.
-pub const OPTIONS: &str = "\
-  --objective NAME       What to minimise below the limit: fastest, least-power, least-energy or least-edp [fastest,
+pub const OPTIONS: &str = "  --objective NAME       What to minimise below the limit: fastest, least-power, least-energy or least-edp [fastest,
                          with a deadline least-power]
   --deadline TIME        The longest time of a step, such as 33ms
   --steps N              Instead of --deadline: N steps

@@ -39,8 +39,7 @@ Options:
   --for TIME             End the lease after 1s to 24h; PROGRAM goes on without it
 ";
 
-const USAGE_END: &str = "\
-  --root DIR             Root of the board's files, for a simulated board [/]
+const USAGE_END: &str = "  --root DIR             Root of the board's files, for a simulated board [/]
   -h, --help             Print this help
 
 Nobody tells the daemon the steps of PROGRAM here, so a deadline holds by the model; `wattgate run` tells them.

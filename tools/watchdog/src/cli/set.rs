@@ -70,8 +70,7 @@ status says what a deadline needs that the limit does not allow.
 Options:
 ";
 
-const AIM_END: &str = "\
-  --lift                 Return to the config's
+const AIM_END: &str = "  --lift                 Return to the config's
   --json                 Print one JSON object, as `status --json` does
   --root DIR             Root of the board's files, for a simulated board [/]
   -h, --help             Print this help

@@ -41,6 +41,37 @@ fn select_obeys_limits_objectives_and_constraints() {
     assert!(least_energy <= energy(&fastest) && least_energy <= energy(&limited));
     select("--objective least-edp");
 
+    // A deadline alone asks for the least power; one for all steps is shared by them.
+    assert_eq!(deadline, select("--deadline 15ms"));
+    let work = select("--epochs 100 --steps-per-epoch 2400 --within 1h");
+    assert_eq!(work, select("--steps 240000 --within 60min"));
+    assert!(number(&work, "guarded_time_ms") <= 15.0);
+    let all = &work["work"];
+    assert_eq!(all["steps"], 240_000);
+    assert!(number(all, "hours") <= number(all, "guarded_hours"));
+    assert!(number(all, "guarded_hours") <= 1.0);
+    let wh = number(all, "hours") * number(&work, "power_mw") / 1e3;
+    assert!((number(all, "wh") / wh - 1.0).abs() < 1e-6);
+    assert!(number(all, "wh") <= number(all, "guarded_wh"));
+    for (arguments, message) in [
+        (
+            "--objective fastest --deadline 1s",
+            "error: the fastest mode has no use for a deadline",
+        ),
+        ("--steps 9", "error: a number of steps and the time "),
+        ("--within 6h", "error: a number of steps and the time "),
+        ("--steps 0 --within 6h", "error: the number of steps is 0, "),
+        ("--epochs 2 --within 6h", "error: a number of epochs and "),
+        (
+            "--deadline 1s --steps 9 --within 6h",
+            "error: two deadlines, ",
+        ),
+    ] {
+        let refused = run(path, &format!("select model.wgt {arguments}"));
+        assert_eq!(refused.code, 2, "{arguments}");
+        assert!(refused.stderr.starts_with(message), "{}", refused.stderr);
+    }
+
     let cores = select("--objective least-power --min-cores 3");
     assert!(cores["mode"]["cores"].as_u64() >= Some(3));
     let clock = select("--emc 0.8GHz");
