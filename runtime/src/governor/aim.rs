@@ -25,7 +25,8 @@ const LOAD_MS: f32 = 5_000.0;
 /// not do the work.
 const WAITING: (f32, f32) = (50.0, 900.0);
 
-/// A mode that was too slow is not set again for this time, unless the deadline is later by this part.
+/// A mode that was too slow is not set again for this time, unless the deadline is later by this part. Steps that are late by
+/// less are taken for input that comes a little slower than the deadline: 33 ms are asked of a camera with 30 images a second.
 const TOO_SLOW_FOR: Milliseconds = Milliseconds(300_000);
 const LATER: f32 = 0.02;
 
@@ -73,8 +74,9 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             return;
         }
         let at = self.stay.at;
+        let period = self.predicted_time(at) / pace.pace;
         // A report may come a step late.
-        let shortest = self.predicted_time(at) / pace.pace * pace.steps / (pace.steps + 1.0);
+        let shortest = period * pace.steps / (pace.steps + 1.0);
         if let Some(deadline) = self.deadline().filter(|deadline| shortest > *deadline) {
             let before = self.pursuit.too_slow.map_or(0, |it| it.index);
             self.pursuit.too_slow = Some(TooSlow {
@@ -82,9 +84,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 deadline,
                 at: now,
             });
-            // Input that comes in time does not make a step late.
-            self.pursuit.is_own = true;
         }
+        // Input that comes in time does not make a step late.
+        let is_late = |deadline| period > (1.0 + LATER) * deadline;
+        self.pursuit.is_own |= self.deadline().is_some_and(is_late);
         let (least, most) = WAITING;
         let is_waiting = |load: &f32| !self.pursuit.is_own && *load >= least && *load < most;
         let waits = self.pursuit.gpu.filter(is_waiting);
