@@ -44,6 +44,7 @@ impl Onlooker {
                 device: first.device.clone(),
                 workload: first.workload.clone(),
                 tpc_pg_mask: first.tpc_pg_mask,
+                unit: first.unit.clone(),
                 minibatch: first.minibatch,
                 workers: first.workers,
                 storage: first.storage.clone(),

@@ -181,6 +181,7 @@ fn rows_of_a_held_limit_are_learned_after_the_workload_has_ended() {
     assert_eq!(fits, "running\nended\n");
     let rows = living.rows();
     assert!(rows.len() > 5, "{rows:?}");
+    assert_eq!(living.origins().len(), 1, "{rows:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Simulated boards that live on a thread, and the program on them as a process.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -169,6 +170,12 @@ impl Living {
     pub fn rows(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("corpus.csv")).unwrap_or_default();
         text.lines().skip(1).map(str::to_owned).collect()
+    }
+
+    /// The board, workload and unit of each row, without doubles: its first five columns.
+    pub fn origins(&self) -> BTreeSet<String> {
+        let first = |row: String| row.split(',').take(5).collect::<Vec<_>>().join(",");
+        self.rows().into_iter().map(first).collect()
     }
 
     /// A command of the program on this board.
