@@ -6,8 +6,8 @@
 //!
 //! Steps that the workload reports tell the true time of a step in the present mode. Over the predicted one, that
 //! is the slowness with which the predictions of the other modes count. Before any report, their bounds count. A
-//! GPU that is only partly busy may wait for input: the time in which it is busy then counts, until a step is late in
-//! spite of it. What the workload does beside the GPU is its own then.
+//! GPU that is only partly busy may wait for input: then the time in which it is busy counts. If a step is late all the
+//! same, the GPU waits for the workload's own work on the CPU, and all of the time counts.
 
 use core::borrow::Borrow;
 
@@ -25,9 +25,11 @@ const LOAD_MS: f32 = 5_000.0;
 /// not do the work.
 const WAITING: (f32, f32) = (50.0, 900.0);
 
-/// A mode that was too slow is not set again for this time, unless the deadline is later by this part. Steps that are late by
-/// less are taken for input that comes a little slower than the deadline: 33 ms are asked of a camera with 30 images a second.
+/// A mode that was too slow is not set again for this time, unless the deadline is later by the part [`LATER`].
 const TOO_SLOW_FOR: Milliseconds = Milliseconds(300_000);
+
+/// Deadlines that differ by less than this part are the same. So a user may state 33 ms for a camera of 30 images a second, which
+/// takes 33.3 ms.
 const LATER: f32 = 0.02;
 
 /// A slower mode is set only if it saves more than this part of what the aim minimises.
@@ -85,7 +87,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 at: now,
             });
         }
-        // Input that comes in time does not make a step late.
+        // A step is not late because of input that comes in time.
         let is_late = |deadline| period > (1.0 + LATER) * deadline;
         self.pursuit.is_own |= self.deadline().is_some_and(is_late);
         let (least, most) = WAITING;

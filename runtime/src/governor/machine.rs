@@ -354,6 +354,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         {
             self.take_pace(pace, now);
         }
+        if !self.load.steps.are_reported(now) {
+            // The next workload may be another one.
+            self.pursuit.forget();
+        }
         let mode = self.read_back(input, now);
         let waits = self.stay.set.is_none() && self.stay.requested.is_some();
         let wanted = self.modes.point(self.stay.at).map(|point| point.mode);

@@ -42,7 +42,8 @@ pub struct Pursuit {
     /// Measured over predicted time of a step.
     pub slowness: Option<f32>,
     pub too_slow: Option<TooSlow>,
-    /// Whether the time in which the GPU rests is no wait for input: a step was late in spite of it.
+    /// Whether the GPU rests while the workload's own work on the CPU goes on: a step was late, which no waiting for input
+    /// explains.
     pub is_own: bool,
 }
 
@@ -55,7 +56,7 @@ impl Pursuit {
         is_own: false,
     };
 
-    /// Forgets what belongs to the modes of a front.
+    /// Forgets what belongs to the modes of a front, or to a workload.
     pub fn forget(&mut self) {
         *self = Self {
             aim: self.aim,

@@ -1,16 +1,15 @@
-//! What is wanted below a power limit: an objective, and by when a step or all work is to be done.
+//! What a user wants below a power limit: an objective, and perhaps a deadline for each step or for all steps.
 
 use thiserror::Error;
 use wattgate_runtime::{Aim, Microseconds, Milliseconds, Objective};
 
-/// Most steps of a work.
+/// The highest number of steps that an aim may have.
 pub const MOST_STEPS: u64 = 1_000_000_000_000;
 
-/// A work is planned to end by this part of its time sooner, in permille, and so is what is left of it: predictions err,
-/// and a change of the mode takes its time.
+/// The part of the time that is kept in reserve, in permille: predictions err, and a change of the mode takes time.
 const RESERVE: u64 = 5;
 
-/// By when something is to be done.
+/// A deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Each step within this time.
@@ -24,11 +23,11 @@ pub enum By {
 pub struct Wanted {
     /// The quantity to minimise.
     pub objective: Objective,
-    /// `None`: no matter how late.
+    /// `None` without a deadline.
     pub by: Option<By>,
 }
 
-/// Why something wanted makes no sense.
+/// Why what was said makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AimError {
     #[error(
@@ -92,7 +91,7 @@ impl Said {
 }
 
 impl Wanted {
-    /// The fastest mode, no matter how late.
+    /// The fastest mode, without a deadline.
     pub const FASTEST: Self = Self {
         objective: Objective::Time,
         by: None,
@@ -112,12 +111,12 @@ impl Wanted {
     }
 }
 
-/// The time of a work less the reserve.
+/// The time for all steps, less the reserve.
 pub fn planned(within: Milliseconds) -> Milliseconds {
     Milliseconds(within.0 - within.0 / 1_000 * RESERVE)
 }
 
-/// The time of each of the steps that are left, in the time that is left less the reserve.
+/// The time for each of the steps that are left: the time that is left, less the reserve, divided by their number.
 pub fn share(left: Milliseconds, steps: u64) -> Microseconds {
     let us = planned(left).0.saturating_mul(1_000) / steps.max(1);
     Microseconds(u32::try_from(us).unwrap_or(u32::MAX).max(1))

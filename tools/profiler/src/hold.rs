@@ -20,11 +20,9 @@ pub trait Holder {
     /// Why the limit is not held any longer.
     type Error;
 
-    /// Takes the number of steps since holding began.
-    fn count(&mut self, steps: u64) -> Result<(), Self::Error>;
-
-    /// Looks at the board, and returns when the next look is due.
-    fn look(&mut self, now: Duration) -> Result<Duration, Self::Error>;
+    /// Looks at the board, and returns when the next look is due. `steps` are those since holding began; `None` before the
+    /// first count.
+    fn look(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error>;
 
     /// The state after the last look.
     fn report(&self) -> Report;
@@ -53,12 +51,10 @@ impl Clock for SessionClock {
 impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
     type Error = std::convert::Infallible;
 
-    fn count(&mut self, steps: u64) -> Result<(), Self::Error> {
-        self.daemon.take_own_steps(steps);
-        Ok(())
-    }
-
-    fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
+    fn look(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
+        if let Some(steps) = steps {
+            self.daemon.take_own_steps(steps);
+        }
         let next = self.daemon.look(&SessionClock(now), &mut self.emit);
         Ok(Duration::from_millis(next.0))
     }
@@ -72,8 +68,8 @@ impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
 pub struct ByDaemon {
     client: Client,
     report: Report,
-    /// Steps that the daemon was not told yet.
-    steps: Option<u64>,
+    /// Whether the daemon takes steps: not from a client without a lease.
+    takes_steps: bool,
     /// Interval between its reports, of the board's time.
     interval: Duration,
 }
@@ -89,7 +85,7 @@ impl ByDaemon {
         Ok(Self {
             client,
             report,
-            steps: None,
+            takes_steps: true,
             interval: REPORT.mul_f64(speed),
         })
     }
@@ -98,15 +94,13 @@ impl ByDaemon {
 impl Holder for ByDaemon {
     type Error = ClientError;
 
-    fn count(&mut self, steps: u64) -> Result<(), Self::Error> {
-        self.steps = Some(steps);
-        Ok(())
-    }
-
-    fn look(&mut self, now: Duration) -> Result<Duration, Self::Error> {
-        self.report = match self.steps.take() {
-            Some(steps) => self.client.ask(Request::Steps(steps))?,
-            None => self.client.status()?,
+    fn look(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
+        let steps = steps.filter(|_| self.takes_steps);
+        let told = steps.map(|steps| self.client.ask(Request::Steps(steps)));
+        self.takes_steps &= !matches!(told, Some(Err(ClientError::Refused(_))));
+        self.report = match told {
+            Some(answer) if self.takes_steps => answer?,
+            _ => self.client.status()?,
         };
         Ok(now + self.interval)
     }
@@ -182,10 +176,10 @@ pub fn hold<W: World, H: Holder>(
 ) -> Result<Held, H::Error> {
     let start = world.now();
     let until = time.map(|time| start + time);
-    let mut next = holder.look(start)?;
+    let mut next = holder.look(start, None)?;
     let mut report = holder.report();
     let (energy_before, unknown_before) = (report.energy_mj, report.unknown_ms);
-    let mut begun = is_new.then_some(0);
+    let (mut begun, mut done) = (is_new.then_some(0), None);
     let (mut first, mut last): (Option<Count>, Option<Count>) = (None, None);
     let mut looked = start;
     let (mut highest, mut over_s) = (None, 0.0);
@@ -202,18 +196,15 @@ pub fn hold<W: World, H: Holder>(
                 }
                 first.get_or_insert(count);
                 last = Some(count);
-                holder.count(
-                    count
-                        .steps
-                        .saturating_sub(*begun.get_or_insert(count.steps)),
-                )?;
+                let begun = *begun.get_or_insert(count.steps);
+                done = Some(count.steps.saturating_sub(begun));
                 seen(count.at, Some(count), &report);
             }
             Event::Ended(exit) => break End::Workload(exit),
             Event::Stop | Event::Lost => break End::Stopped,
             Event::Time => {
                 let now = world.now();
-                next = holder.look(now)?;
+                next = holder.look(now, done)?;
                 report = holder.report();
                 highest = highest.max(report.measured_mw);
                 match report.measured_mw {

@@ -187,7 +187,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         });
     }
     let offered = offered(&all, arguments.minibatch)?;
-    // Without power, a deadline asks whether the fastest mode is in time.
+    // A model without power cannot minimise power: it answers with its fastest mode, if that meets the deadline.
     let objective = match arguments.objective {
         None if !offered.iter().all(|named| named.model.has_power()) => Objective::Time,
         _ => aim.objective,

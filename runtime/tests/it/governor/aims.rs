@@ -39,6 +39,15 @@ fn deadline(plant: &Plant, seed: u64) -> f64 {
     fastest * (slowest / fastest).powf(part)
 }
 
+/// The least power within a deadline in µs.
+fn least_power(deadline: f64) -> Aim {
+    Aim {
+        objective: Objective::Power,
+        deadline: Some(Microseconds(deadline as u32)),
+        idle: Milliwatts(0),
+    }
+}
+
 fn least(modes: &[(f64, f64)], deadline: f64, cost: impl Fn(f64, f64) -> f64) -> f64 {
     let in_time = modes.iter().filter(|(time, _)| *time <= deadline);
     let costs = in_time.map(|(time, power)| cost(*time, *power));
@@ -123,12 +132,7 @@ fn energy_is_nearly_the_least_with_and_without_a_deadline() {
 fn the_limit_wins_over_a_deadline_that_it_does_not_allow() {
     holds_for(1_000..1_008, |seed| {
         let (mut plant, watts) = (plant(seed), watts(seed));
-        let aim = Aim {
-            objective: Objective::Power,
-            deadline: Some(Microseconds(1)),
-            idle: Milliwatts(0),
-        };
-        plant.governor.set_aim(aim);
+        plant.governor.set_aim(least_power(1.0));
         plant.run(120_000, watts);
         let mut fastest = self::plant(seed);
         fastest.run(120_000, watts);
@@ -147,11 +151,7 @@ fn without_steps_a_deadline_holds_by_the_models_bounds() {
         let (mut plant, watts) = (Plant::typical(watts(seed), seed, L4T), watts(seed));
         plant.error = off_by_1_5_percent;
         let deadline = deadline(&plant, seed);
-        plant.governor.set_aim(Aim {
-            objective: Objective::Power,
-            deadline: Some(Microseconds(deadline as u32)),
-            idle: Milliwatts(0),
-        });
+        plant.governor.set_aim(least_power(deadline));
         plant.run(60_000, watts);
         let (time, power) = means(&mut plant, 20_000, watts);
         let least = least(&within(&plant, watts), deadline, |_, power| power);
@@ -168,11 +168,7 @@ fn a_board_that_waits_for_its_input_is_not_sped_up() {
     let mut plant = Plant::typical(40_000, 1_000, L4T);
     let fastest = plant.governor.front().points().last().expect("a mode").mode;
     let period = 3.0 * plant.microseconds(fastest);
-    plant.governor.set_aim(Aim {
-        objective: Objective::Power,
-        deadline: Some(Microseconds((1.02 * period) as u32)),
-        idle: Milliwatts(0),
-    });
+    plant.governor.set_aim(least_power(1.02 * period));
     plant.reports_steps = true;
     plant.period_us = Some(period);
     plant.run(300_000, 40_000);
@@ -194,11 +190,7 @@ fn a_gpu_that_rests_in_each_step_makes_none_late() {
         let load = if seed % 2 == 0 { 840 } else { 400 };
         plant.load = Box::new(move |_| (1.0, Some(load)));
         let deadline = deadline(&plant, seed);
-        plant.governor.set_aim(Aim {
-            objective: Objective::Power,
-            deadline: Some(Microseconds(deadline as u32)),
-            idle: Milliwatts(0),
-        });
+        plant.governor.set_aim(least_power(deadline));
         plant.run(240_000, watts);
         let (time, power) = means(&mut plant, 60_000, watts);
         let least = least(&within(&plant, watts), deadline, |_, power| power);
@@ -208,6 +200,19 @@ fn a_gpu_that_rests_in_each_step_makes_none_late() {
             format!("time {time:.3} of the deadline, power {power:.3} of the least")
         })
     });
+}
+
+/// The next one may be another workload, and may report no steps: then the model's bounds count.
+#[test]
+fn the_pace_of_a_workload_that_has_ended_is_forgotten() {
+    let mut plant = plant(1_000);
+    let deadline = deadline(&plant, 1_000);
+    plant.governor.set_aim(least_power(deadline));
+    plant.run(60_000, watts(1_000));
+    assert!(plant.governor.slowness().is_some());
+    plant.reports_steps = false;
+    plant.run(5_000, watts(1_000));
+    assert_eq!(plant.governor.slowness(), None);
 }
 
 #[test]

@@ -303,6 +303,26 @@ fn run_needs_a_model() {
 }
 
 #[test]
+fn half_a_deadline_is_refused() {
+    let living = Living::start();
+    for (arguments, message) in [
+        ("--steps 5", "belong together"),
+        ("--epochs 5 --within 1h", "belong together"),
+        ("--deadline 33ms --steps 5 --within 1h", "two deadlines"),
+        (
+            "--objective fastest --deadline 33ms",
+            "no use for a deadline",
+        ),
+        ("--steps 0 --within 1h", "the number of steps is 0"),
+    ] {
+        let mut command = living.command("run");
+        command.args(["--limit", "20W", "--model"]).arg(model());
+        command.args(arguments.split(' ')).arg("true");
+        fails(&living, &mut command, 2, message);
+    }
+}
+
+#[test]
 fn a_program_that_does_not_exist_is_named() {
     let living = Living::start();
     let mut command = living.profile_by(&[]);

@@ -242,6 +242,26 @@ fn run_leases_a_limit_that_ends_with_it() {
 }
 
 #[test]
+fn run_tells_the_daemon_its_aim_and_the_steps() {
+    let (living, daemon, _) = with_daemon();
+    let mut command = living.command("run");
+    command.args(["--limit", "20W", "--steps", "100000", "--within", "1h"]);
+    workload(&mut command, STEPS);
+    let session = Background::start(&mut command);
+    daemon.await_held(20_000, Source::Lease);
+    let mut client = Client::connect(&living.root()).expect("it runs");
+    let mut status = || client.status().expect("a status");
+    let aim = status().aim;
+    assert_eq!(aim.as_deref(), Some("least-power, 100000 steps within 1 h"));
+    wait_for("steps", || status().steps > Some(20));
+    session.send(Signal::TERM);
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(0), "{errors}");
+    daemon.await_held(30_000, Source::Config);
+    assert_eq!(status().aim, None);
+}
+
+#[test]
 fn what_was_learned_holds_in_the_daemon() {
     let (living, daemon, _) = with_daemon();
     let planner = planner(living.folder.path(), &modes(5), &model());

@@ -1,9 +1,10 @@
-//! An aim that is pursued: what a step may still take, of the work that is left and the time that is left.
+//! An aim that is pursued. The time that is left of its work is divided among the steps that are left.
 
 use wattgate_cli::aim::{By, Wanted, planned, share};
 use wattgate_runtime::{Aim, Milliseconds};
 
-/// Two deadlines that differ by less than this part, in permille, are the same: the mode would change all the time.
+/// Deadlines that differ by less than this part, in permille, count as the same one: else the mode would change all the
+/// time.
 const SAME: u64 = 10;
 
 /// An aim, and since when it is pursued.
@@ -11,15 +12,27 @@ const SAME: u64 = 10;
 pub struct Pursued {
     pub wanted: Wanted,
     since: Milliseconds,
+    /// Steps that the workload had told by then.
+    before: u64,
 }
 
 impl Pursued {
-    pub fn new(wanted: Wanted, since: Milliseconds) -> Self {
-        Self { wanted, since }
+    /// An aim from `since` on, when the workload had told `before` steps.
+    pub fn new(wanted: Wanted, since: Milliseconds, before: u64) -> Self {
+        Self {
+            wanted,
+            since,
+            before,
+        }
     }
 
-    /// The aim of the governor, when `done` steps are done; `None` if that is not known, and the deadlines of steps are
-    /// those of the beginning. `None` if the work is done: no other aim is better.
+    /// The steps that are done under this aim, of those that the workload has told.
+    pub fn done(&self, told: u64) -> u64 {
+        told.saturating_sub(self.before)
+    }
+
+    /// The aim of the governor when so many steps are done. While their number is unknown, each step has the time that it
+    /// had at the beginning. Returns `None` if the work is done: the governor then keeps its aim.
     pub fn aim(&self, now: Milliseconds, done: Option<u64>) -> Option<Aim> {
         let first = self.wanted.first();
         let (Some(By::Work { steps, within }), Some(done)) = (self.wanted.by, done) else {
@@ -37,7 +50,7 @@ impl Pursued {
         }
     }
 
-    /// What is left of the time of a work.
+    /// What is left of the time for the work.
     pub fn remaining(&self, now: Milliseconds) -> Option<Milliseconds> {
         match self.wanted.by {
             Some(By::Work { within, .. }) => {
@@ -48,7 +61,7 @@ impl Pursued {
         }
     }
 
-    /// The steps that are left though the time of the work is over.
+    /// The steps that are left though the time for the work is over.
     pub fn late(&self, now: Milliseconds, done: Option<u64>) -> Option<u64> {
         let Some(By::Work { steps, .. }) = self.wanted.by else {
             return None;
@@ -78,11 +91,11 @@ mod tests {
         let within = Milliseconds(within);
         let by = Some(By::Work { steps, within });
         let objective = Objective::Power;
-        Pursued::new(Wanted { objective, by }, Milliseconds(500))
+        Pursued::new(Wanted { objective, by }, Milliseconds(500), 40)
     }
 
     #[test]
-    fn a_work_is_divided_among_the_steps_that_are_left() {
+    fn time_is_divided_among_the_steps_that_are_left() {
         let hour = work(1_000, 3_600_000);
         let us = |now: u64, done| {
             let aim = hour.aim(Milliseconds(500 + now), done);
@@ -100,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_that_is_done_changes_nothing_and_a_late_one_runs_fast() {
+    fn work_that_is_done_changes_nothing_and_late_work_runs_fast() {
         let minute = work(100, 60_000);
         let at = |now| Milliseconds(500 + now);
         assert_eq!(minute.aim(at(30_000), Some(100)), None);
@@ -112,6 +125,15 @@ mod tests {
         }
         assert_eq!(minute.late(at(59_999), Some(99)), None);
         assert_eq!(minute.remaining(at(59_000)), Some(Milliseconds(1_000)));
+    }
+
+    #[test]
+    fn steps_from_before_do_not_count() {
+        let work = work(100, 60_000);
+        assert_eq!(
+            [39, 40, 41, 140].map(|told| work.done(told)),
+            [0, 0, 1, 100]
+        );
     }
 
     #[test]

@@ -302,8 +302,8 @@ impl<F: Files> Control<F> {
         self.steps = Some(steps);
     }
 
-    /// Measured over predicted time of a step: of the present mode, or of those before; `None` before steps were told for long
-    /// enough.
+    /// The measured time of a step over the predicted one, in the present mode; until it is known there, in the modes before.
+    /// `None` without steps, or before they were told for some seconds.
     pub fn slowness(&self) -> Option<f32> {
         let present = self.governor.pace().filter(|pace| *pace > 0.0);
         present.map(f32::recip).or(self.governor.slowness())

@@ -1,10 +1,10 @@
-//! The aim of the daemon: which one holds, by when its work is to be done, and what the energy of a step is.
+//! Which aim the daemon pursues, what its deadline needs, and the time and energy of a step.
 
 use wattgate_board::Files;
 use wattgate_cli::aim::Wanted;
 use wattgate_runtime::Milliwatts;
 
-use super::{ClientId, Daemon};
+use super::{ClientId, Daemon, Lease};
 use crate::aim::pursued::{Pursued, is_near};
 use crate::aim::{Shown, Unmet};
 use crate::clock::Clock;
@@ -20,7 +20,8 @@ impl<F: Files> Daemon<F> {
     ) -> Result<(), Refused> {
         let wanted = wanted.map(|wanted| wanted.checked()).transpose()?;
         self.now = clock.now();
-        self.set_aim = wanted.map(|wanted| Pursued::new(wanted, self.now));
+        let told = self.told().unwrap_or(0);
+        self.set_aim = wanted.map(|wanted| Pursued::new(wanted, self.now, told));
         self.choose_aim();
         Ok(())
     }
@@ -28,7 +29,7 @@ impl<F: Files> Daemon<F> {
     /// As [`Self::set_aim`], where the daemon and the workload are in one process: nothing is logged.
     pub fn pursue(&mut self, wanted: Wanted, clock: &impl Clock) {
         self.now = clock.now();
-        self.set_aim = Some(Pursued::new(wanted, self.now));
+        self.set_aim = Some(Pursued::new(wanted, self.now, 0));
         self.shown_aim = wanted;
         self.choose_aim();
     }
@@ -41,7 +42,7 @@ impl<F: Files> Daemon<F> {
             return Err(Refused::new("no_lease", message));
         };
         lease.steps = Some(steps);
-        if self.teller() == Some(client) {
+        if self.teller().is_some_and(|lease| lease.client == client) {
             self.control.take_steps(steps);
         }
         Ok(())
@@ -53,21 +54,27 @@ impl<F: Files> Daemon<F> {
         self.control.take_steps(steps);
     }
 
-    /// The client whose steps count.
-    fn teller(&self) -> Option<ClientId> {
+    /// The lease whose steps count: the newest one that has an aim, or else the newest one that told steps.
+    fn teller(&self) -> Option<&Lease> {
         let mut newest = self.leases.iter().rev();
         let with_aim = newest.clone().find(|lease| lease.aim.is_some());
-        let telling = with_aim.or_else(|| newest.find(|lease| lease.steps.is_some()));
-        telling.map(|lease| lease.client)
+        with_aim.or_else(|| newest.find(|lease| lease.steps.is_some()))
     }
 
-    /// The aim in force, unless it is the config's, and the steps that are done of it.
+    /// The steps that count.
+    fn told(&self) -> Option<u64> {
+        match self.teller() {
+            Some(lease) => lease.steps,
+            None => self.own_steps,
+        }
+    }
+
+    /// The aim in force, unless it is the config's, and the steps that are done under it.
     fn pursued(&self) -> (Option<Pursued>, Option<u64>) {
-        let teller = self.teller();
-        let lease = self.leases.iter().find(|it| Some(it.client) == teller);
-        let aim = lease.and_then(|lease| lease.aim).or(self.set_aim);
-        let steps = lease.map_or(self.own_steps, |lease| lease.steps);
-        (aim, steps)
+        let of_lease = self.teller().and_then(|lease| lease.aim);
+        let aim = of_lease.or(self.set_aim);
+        let done = |told| aim.map_or(told, |aim| aim.done(told));
+        (aim, self.told().map(done))
     }
 
     /// What is wanted below the limit.
@@ -80,7 +87,8 @@ impl<F: Files> Daemon<F> {
     /// config's.
     pub(super) fn choose_aim(&mut self) {
         let wanted = self.wanted();
-        if std::mem::replace(&mut self.shown_aim, wanted) != wanted {
+        let is_new = std::mem::replace(&mut self.shown_aim, wanted) != wanted;
+        if is_new {
             self.changes += 1;
             self.tell(format_args!("aim is now {}", Shown(wanted)));
         }
@@ -89,7 +97,7 @@ impl<F: Files> Daemon<F> {
             Some(pursued) => pursued.aim(self.now, steps),
             None => Some(self.config.aim.first()),
         };
-        if let Some(aim) = aim.filter(|aim| !is_near(aim, &self.aim)) {
+        if let Some(aim) = aim.filter(|aim| is_new || !is_near(aim, &self.aim)) {
             self.aim = aim;
             self.control.set_aim(aim);
         }

@@ -545,7 +545,7 @@ impl<F: Files> Daemon<F> {
                 until: time.map(|time| Milliseconds(self.now.0.saturating_add(time.0))),
             },
             model,
-            aim: aim.map(|aim| Pursued::new(aim, self.now)),
+            aim: aim.map(|aim| Pursued::new(aim, self.now, 0)),
             steps: None,
             energy_before: self.control.status().0.millijoules,
         });

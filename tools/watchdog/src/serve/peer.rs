@@ -85,6 +85,7 @@ impl Peer {
 pub fn change(request: &Request) -> Option<String> {
     let watts = |power_mw| Watts(Milliwatts(power_mw));
     match request {
+        // These change nothing that the log tells.
         Request::Status | Request::Subscribe(_) | Request::Steps(_) => None,
         Request::SetLimit(None) => Some("lifted its limit".to_owned()),
         Request::SetLimit(Some(WantedLimit {

@@ -101,27 +101,28 @@
 //! {"version":1,"request":{"lease":{"power_mw":20000,"average":{"power_mw":15000,"window_ms":60000},"model":"night.wgt","for_ms":600000,"program":"train.py"}}}
 //! ```
 //!
-//! A lease may have an `aim`: what to minimise below the limit, `fastest`, `least-power`, `least-energy` or `least-edp`, and
-//! with all but the first one a deadline: of a step, or of a number of steps within 60000 to 864000000 ms after the
-//! lease began. The limit comes first; `unmet` in the status says what the deadline needs. The aim of the newest lease
-//! that has one holds, else that of `set_aim`, else the config's.
+//! A lease may have an `aim`. Its `objective` is `fastest`, `least-power`, `least-energy` or `least-edp`. All but `fastest`
+//! may have a deadline: `deadline_us` for each step, or `within_ms` (60000 to 864000000, from the beginning of the
+//! lease) for a number of `steps`. If the limit does not allow the deadline, the limit holds, and `unmet` in the status says what the
+//! deadline needs. If several leases have an aim, that of the newest one holds. Without any, the aim of `set_aim` holds, and
+//! without that one the config's.
 //!
 //! ```json
 //! {"version":1,"request":{"lease":{"power_mw":20000,"aim":{"objective":"least-power","deadline_us":33000}}}}
 //! {"version":1,"request":{"lease":{"power_mw":20000,"aim":{"objective":"least-energy","steps":50000,"within_ms":21600000}}}}
 //! ```
 //!
-//! `steps` tells how many steps the workload has done since the client's lease began, at least once in 2 s. With them the daemon
-//! meets deadlines by what steps really take; without them by the model, with its margin. Those of the lease whose aim
-//! holds count, else those of the newest lease that told some. Wrong ones only make the work slower or faster: the limit
-//! does not depend on them.
+//! `steps` tells how many steps the workload has done since the client's lease began. A client sends it at least once in 2 s. From
+//! these numbers the daemon knows how long steps really take; without them it goes by the model, with its margin. The
+//! steps of the lease whose aim holds count. If no lease has an aim, those of the newest lease that has sent some count. Wrong
+//! numbers make the workload slower or faster, but the limit holds.
 //!
 //! ```json
 //! {"version":1,"request":{"steps":1200}}
 //! ```
 //!
-//! `set_aim` sets an aim, over root's socket only, until the daemon ends or `null` lifts it. A number of steps counts from
-//! then.
+//! `set_aim` sets an aim, over root's socket only, until the daemon ends or `null` lifts it. Steps that were done
+//! before do not count.
 //!
 //! ```json
 //! {"version":1,"request":{"set_aim":{"objective":"least-energy"}}}
@@ -495,8 +496,15 @@ impl WantedAim {
         };
         match said.wanted() {
             Ok(wanted) => Ok(wanted.unwrap_or(Wanted::FASTEST)),
-            Err(why @ AimError::Steps(_)) => Err(Refused::new("out_of_range", why)),
-            Err(why) => Err(Refused::new("malformed", why)),
+            Err(why) => {
+                let is_number = matches!(why, AimError::Steps(_));
+                let name = if is_number {
+                    "out_of_range"
+                } else {
+                    "malformed"
+                };
+                Err(Refused::new(name, why))
+            }
         }
     }
 }

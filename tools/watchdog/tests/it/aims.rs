@@ -27,7 +27,7 @@ fn shown(report: &Report) -> Option<&str> {
     report.aim.as_deref()
 }
 
-/// Runs for some seconds. The client tells its steps ten times a second; `told` makes of the true ones what is told.
+/// Runs for some seconds. Ten times a second the client sends a number of steps, which `told` computes from the true one.
 fn run(
     server: &mut Server,
     client: &mut Client,
@@ -252,7 +252,33 @@ fn work_is_done_in_its_time_and_not_much_sooner() {
 }
 
 #[test]
-fn a_late_work_runs_as_fast_as_the_limit_allows_and_says_so() {
+fn of_roots_work_only_the_steps_from_then_on_count() {
+    let mut server = server("limit = \"30W\"");
+    server.open_root();
+    let mut worker = server.with_client(Request::Lease(WantedLease::of(Milliwatts(30_000))));
+    let mut tell = |server: &mut Server, steps| {
+        let report = server.ask(&mut worker, Request::Steps(steps));
+        report.expect("taken").steps
+    };
+    assert_eq!(tell(&mut server, 5_000), Some(5_000));
+    let work = WantedAim {
+        steps: Some(100),
+        within_ms: Some(60_000),
+        ..LEAST_POWER
+    };
+    let root = server.with_root(Request::SetAim(Some(work)));
+    assert_eq!(tell(&mut server, 5_040), Some(40));
+    // A workload that begins anew has done none of them.
+    assert_eq!(tell(&mut server, 7), Some(0));
+    drop(root);
+    assert_eq!(
+        shown(&server.rig.daemon.report()),
+        Some("least-power, 100 steps within 1 min")
+    );
+}
+
+#[test]
+fn late_work_runs_as_fast_as_the_limit_allows_and_says_so() {
     let mut server = server("limit = \"20W\"");
     let fastest = fastest_us(&mut server);
     let aim = WantedAim {
