@@ -72,7 +72,7 @@ impl Case {
 
 /// Runs random cases with the models of a folder.
 pub fn cases(weights: &Path, count: u64, first_seed: u64) -> Result<Vec<Case>, JudgeError> {
-    let seeds: Vec<u64> = (first_seed..first_seed + count).collect();
+    let seeds: Vec<u64> = (0..count).map(|n| first_seed.wrapping_add(n)).collect();
     on_all_cores(&seeds, |seed| case(weights, *seed))
 }
 
