@@ -27,10 +27,10 @@ pub const MAGIC: [u8; 4] = *b"wgt\x1a";
 
 /// The format version that the trainer writes. This crate also reads [`OLDEST_VERSION`] and those
 /// between.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The oldest format version that this crate reads: without spreads and TPC masks. Version 2 has no
-/// levels, no spread of the time and no measured modes, version 3 has no units.
+/// levels, no spread of the time and no measured modes, version 3 has no units, version 4 no idle power.
 pub const OLDEST_VERSION: u16 = 1;
 
 /// The code of the inputs in a header: [`AxisFeatures`](crate::AxisFeatures), then levels. The older
@@ -170,7 +170,7 @@ impl Header {
         let (most_outputs, features) = match version {
             1 => (2, 1),
             2 => (3, 1),
-            3 | 4 => (3, FEATURE_MAP),
+            3..=VERSION => (3, FEATURE_MAP),
             found => return Err(FormatError::UnsupportedVersion { found }),
         };
         let body_len = u32::from_le_bytes([l0, l1, l2, l3]);
@@ -286,6 +286,9 @@ pub struct Body<'a> {
     pub others_time: List<u32, MAX_KNOTS>,
     /// The same of the power.
     pub others_power: List<u32, MAX_KNOTS>,
+    /// Idle power in mW, and the share of the power under load that adds to it, in units of 1/65,536; both 0 if it is not
+    /// known. Absent before version 5.
+    pub idle: (u32, u16),
 }
 
 /// The fields of a body that are not read yet.

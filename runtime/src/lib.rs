@@ -53,6 +53,7 @@
 //! | front | [`front`] |
 //! | query, guard band → mode | [`select`], [`guard`] |
 //! | differences between units of a board | [`fleet`] |
+//! | power of a board that waits | [`idle`] |
 //! | readings → power now | [`estimator`] |
 //! | limit, power now → mode | [`governor`] |
 //! | physical quantities | [`units`] |
@@ -76,6 +77,7 @@ pub mod front;
 pub mod governor;
 pub mod grid;
 pub mod guard;
+pub mod idle;
 mod lanes;
 mod leaps;
 mod list;
@@ -106,6 +108,7 @@ pub use governor::{
 };
 pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
 pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins, TimeSpread};
+pub use idle::Idle;
 pub use list::List;
 pub use measured::{LOG_LIMIT, MEASURED_LEN, MOST_MEASURED};
 pub use model::Model;

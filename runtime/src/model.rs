@@ -22,6 +22,7 @@ use crate::guard::{
     GuardBand, GuardError, MOST_DEVIATIONS, MOST_SPREAD, Margin, Margins, SpreadScale, TimeSpread,
     Widening, rounded_up,
 };
+use crate::idle::Idle;
 use crate::measured::Measured;
 use crate::prediction::Prediction;
 use crate::region::Region;
@@ -31,6 +32,14 @@ use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 /// Biased exponent of 2⁻¹⁵, the least unit of a spread. A spread is 1 ln unit or more before it
 /// saturates.
 const SPREAD_EXPONENT: u32 = 127 - 15;
+
+/// The fields that are decoded on demand.
+struct LastFields<'a> {
+    provenance: Provenance<'a>,
+    tpc_pg_mask: Option<u32>,
+    fleet: Fleet<'a>,
+    idle: Idle,
+}
 
 /// In a model with spreads: the smallest scale of the power, and the largest scale of the spread.
 /// [`MOST_DEVIATIONS`] times the largest spread is then at most 2²⁹ units of the power, so every sum
@@ -342,17 +351,24 @@ impl<'a> Model<'a> {
     /// The TPCs of the GPU that were gated while the board was profiled, one bit each; `None` if
     /// that is not known. Decoded on demand, as the [provenance](Self::provenance) is.
     pub fn tpc_pg_mask(&self) -> Result<Option<u32>, FormatError> {
-        Ok(self.last_fields()?.1)
+        Ok(self.last_fields()?.tpc_pg_mask)
     }
 
     /// The units that the model was made of, and what it says of others. Decoded on demand, as the
     /// [provenance](Self::provenance) is.
     pub fn fleet(&self) -> Result<Fleet<'a>, FormatError> {
-        Ok(self.last_fields()?.2)
+        Ok(self.last_fields()?.fleet)
+    }
+
+    /// What the board draws while the workload waits; `None` if that is not known. Decoded on demand, as the
+    /// [provenance](Self::provenance) is.
+    pub fn idle(&self) -> Result<Option<Idle>, FormatError> {
+        let idle = self.last_fields()?.idle;
+        Ok((idle != Idle::NONE).then_some(idle))
     }
 
     /// The provenance and what follows.
-    fn last_fields(&self) -> Result<(Provenance<'a>, Option<u32>, Fleet<'a>), FormatError> {
+    fn last_fields(&self) -> Result<LastFields<'a>, FormatError> {
         let mut fields = Fields(self.provenance);
         let provenance = fields.take()?;
         let tpc_pg_mask = match self.header.version {
@@ -370,14 +386,26 @@ impl<'a> Model<'a> {
                 Fleet::of(units, reference, others).ok_or(FormatError::BadUnits)?
             }
         };
+        let idle = match self.header.version {
+            1..=4 => Idle::NONE,
+            _ => Idle {
+                base: Milliwatts(fields.number()?),
+                share: fields.short()?,
+            },
+        };
         fields.finish()?;
-        Ok((provenance, tpc_pg_mask, fleet))
+        Ok(LastFields {
+            provenance,
+            tpc_pg_mask,
+            fleet,
+            idle,
+        })
     }
 
     /// The provenance of the model. It is decoded on demand, so firmware that never calls this does
     /// not link the decoder. Fails with [`FormatError::BadBody`] if it does not decode.
     pub fn provenance(&self) -> Result<Provenance<'a>, FormatError> {
-        Ok(self.last_fields()?.0)
+        Ok(self.last_fields()?.provenance)
     }
 
     /// The predicted time, rounded up. It is monotone in `log_time`.

@@ -28,11 +28,13 @@
 //! # Ok::<(), SelectError>(())
 //! ```
 
+use core::ops::Range;
 use core::{error, fmt};
 
 use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
 use crate::guard::GuardError;
+use crate::idle::Idle;
 use crate::leaps;
 pub use crate::point::Objective;
 use crate::point::Point;
@@ -49,6 +51,8 @@ pub struct Query {
     pub deadline: Option<Microseconds>,
     /// Measured over predicted power of the board. A correction needs no new sweep.
     pub correction: Correction,
+    /// What the board draws from the end of a step to the deadline, for [`Objective::Energy`]; unused without a deadline.
+    pub idle: Idle,
 }
 
 impl Default for Query {
@@ -59,6 +63,7 @@ impl Default for Query {
             power_limit: None,
             deadline: None,
             correction: Correction::NONE,
+            idle: Idle::NONE,
         }
     }
 }
@@ -127,6 +132,18 @@ impl fmt::Display for SelectError {
 
 impl error::Error for SelectError {}
 
+/// The first point of a range with the least energy until a deadline: what a step takes beyond what the idle board draws.
+#[inline(never)]
+fn least_over_idle(points: &[Point], fitting: Range<usize>, idle: Idle) -> Option<usize> {
+    let of = |point: &Point| {
+        let over = point.guarded.0 - idle.power(point.guarded).0;
+        u64::from(over) * u64::from(point.guarded_time.0)
+    };
+    let indices = points.iter().enumerate().skip(fitting.start);
+    let fitting = indices.take(fitting.len());
+    fitting.min_by_key(|(_, point)| of(point)).map(|(at, _)| at)
+}
+
 impl<const N: usize> Front<N> {
     /// Selects the mode of the front that satisfies a query best. A search over all modes of the
     /// region finds the same mode, unless the front [was thinned](Front::is_thinned).
@@ -158,6 +175,9 @@ impl<const N: usize> Front<N> {
             _ if fitting.is_empty() => None,
             Objective::Time => Some(fitting.end.saturating_sub(1)),
             Objective::Power => Some(fitting.start),
+            Objective::Energy if query.deadline.is_some() && query.idle != Idle::NONE => {
+                least_over_idle(points, fitting, query.idle)
+            }
             energy => leaps::best(points, fitting, energy),
         };
         let chosen = best.and_then(|at| points.get(at).zip(self.times().get(at)));

@@ -248,6 +248,7 @@ impl Bench<'_> {
             },
             tpc_pg_mask: None,
             units: Units::one(None),
+            idle: Vec::new(),
             rows: known.len() as u64,
             modes: known.iter().map(profile).collect(),
             grid: grid.clone(),

@@ -22,8 +22,8 @@ use statrs::statistics::{Data, Median};
 use thiserror::Error;
 use wattgate_runtime::{Axis, PowerMode, Shape};
 
-use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, agree, all_modes};
+use crate::corpus::{Corpus, IdleReading};
 use crate::learn::blend::Blend;
 use crate::learn::expected::expected_errors;
 use crate::learn::forecast::{Forecast, Predicted, dominates};
@@ -289,6 +289,13 @@ impl Planner {
         }
         self.answer = None;
         Ok(self.measured.len())
+    }
+
+    /// Takes the power of the idle board in a mode, for the model.
+    pub fn idle(&mut self, knobs: [u32; 4], power_mw: f64) -> Result<(), Refused> {
+        self.position(knobs)?;
+        self.board.idle.push(IdleReading { knobs, power_mw });
+        Ok(())
     }
 
     /// Excludes a mode. If its power was at least `power_mw`, all modes without a lower knob are

@@ -110,6 +110,8 @@ pub struct Check {
     pub modes: usize,
     /// Number of modes without time and power: the board has them, but they were not profiled.
     pub unprofiled_modes: usize,
+    /// Modes in which the idle board was measured.
+    pub idle_modes: usize,
     /// Number of modes of the grid that the axes span.
     pub modes_in_grid: u32,
     /// The axes in the order of the columns.
@@ -176,6 +178,7 @@ fn summary(file: &str, corpus: &Corpus, progress: &ProgressBar) -> Check {
         rows: corpus.rows,
         modes: corpus.modes.len(),
         unprofiled_modes: corpus.modes.iter().filter(unprofiled).count(),
+        idle_modes: corpus.idle.len(),
         modes_in_grid: corpus.grid.modes(),
         axes: axes.collect(),
         time_ms,

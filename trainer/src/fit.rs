@@ -5,7 +5,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{Confidence, Model, Shape, UnitId};
+use wattgate_runtime::{Confidence, Front, Idle, Model, Shape, UnitId};
 
 use crate::corpus::Corpus;
 use crate::corpus::flat::{Flat, flat};
@@ -18,6 +18,9 @@ use crate::learn::reference::{OwnReference, Reference};
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::learn::suspects::Suspect;
 use crate::train::{Task, Taught, TrainError, train};
+
+/// Points of a front, at most.
+const FRONT: usize = 256;
 
 /// How a model is fitted.
 #[derive(Clone, Copy, Debug)]
@@ -156,12 +159,63 @@ pub struct Report {
     pub doubtful: Vec<LeftAside>,
     /// Readings that were neither trained on nor scored, because the runs of their mode disagree.
     pub contradictions: Vec<Contradiction>,
+    /// Idle power; `None` if no mode's was measured.
+    pub idle: Option<IdleReport>,
     /// Coverage of the guard bands on the held-out modes, one entry per knot.
     pub coverage: Vec<Coverage>,
     /// Length of the file in bytes.
     pub bytes: usize,
     /// Wall-clock time of the fit in seconds.
     pub seconds: f64,
+}
+
+/// What the board draws while the workload waits.
+#[derive(Clone, Debug, Serialize)]
+pub struct IdleReport {
+    /// Number of idle powers that were used.
+    pub readings: usize,
+    /// In the mode of the front that draws least.
+    pub least_mw: u32,
+    /// In the fastest mode.
+    pub fastest_mw: u32,
+    /// Modes whose idle power was not used, since the workload draws less there.
+    pub left_out: Vec<LeftIdle>,
+}
+
+/// An idle power that was not used.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeftIdle {
+    /// The mode: cores, CPU, GPU and EMC clock in kHz.
+    pub mode: [u32; 4],
+    /// What was read.
+    pub idle_mw: f64,
+}
+
+impl IdleReport {
+    fn of(exported: &Exported, readings: usize) -> Option<Self> {
+        let left_out = exported.idle_left_out.iter();
+        let left_out: Vec<_> = left_out
+            .map(|reading| LeftIdle {
+                mode: reading.knobs,
+                idle_mw: reading.power_mw,
+            })
+            .collect();
+        let model = Model::parse(&exported.bytes).ok()?;
+        let [least_mw, fastest_mw] = idle_range(&model, exported.idle);
+        (readings > 0).then(|| Self {
+            readings: readings - left_out.len(),
+            least_mw,
+            fastest_mw,
+            left_out,
+        })
+    }
+}
+
+/// Idle power in mW of the first and of the last mode of a model's front.
+pub fn idle_range(model: &Model<'_>, idle: Idle) -> [u32; 2] {
+    let front = Front::<FRONT>::of(model, &model.profiled(), Confidence::P50);
+    let ends = [front.points().first(), front.points().last()];
+    ends.map(|point| point.map_or(0, |point| idle.power(point.power).0))
 }
 
 /// A model file and its report.
@@ -248,6 +302,7 @@ pub fn fit(
         suspects: suspects.into_iter().map(aside).collect(),
         doubtful: doubtful.into_iter().map(aside).collect(),
         contradictions: contradictions(corpus),
+        idle: IdleReport::of(&exported, corpus.idle.len()),
         coverage: coverage(&exported, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),

@@ -11,8 +11,9 @@ mod hold;
 
 use wattgate_runtime::{
     Cause, Command, Confidence, ConstraintError, Correction, Crc32, FormatError, Front, Governor,
-    GridError, Input, Kilohertz, Limit, Microseconds, Milliseconds, Milliwatts, ModeId, Model,
-    Network, Objective, PowerMode, Query, Region, Sample, SelectError, Settings, State, Workspace,
+    GridError, Idle, Input, Kilohertz, Limit, Microseconds, Milliseconds, Milliwatts, ModeId,
+    Model, Network, Objective, PowerMode, Query, Region, Sample, SelectError, Settings, State,
+    Workspace,
 };
 
 pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, hold, look};
@@ -86,6 +87,7 @@ pub const MODELS: &[(&str, &[u8])] = models![
     "golden/version-2.wgt",
     "golden/version-2-spread.wgt",
     "golden/version-3-spread.wgt",
+    "golden/version-4-spread.wgt",
     "golden/extreme.wgt",
     "golden/subnormal-scale.wgt",
     "golden/too-many-modes.wgt",
@@ -365,6 +367,16 @@ fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) 
         };
         ask(console, model, front, query);
     }
+    let idle = Idle {
+        base: power(0, 0).unwrap_or(Milliwatts(0)),
+        share: 1 << 14,
+    };
+    let query = Query {
+        deadline: time(third, 0),
+        idle,
+        ..Query::default()
+    };
+    ask(console, model, front, query);
 }
 
 fn ask(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, query: Query) {
@@ -389,6 +401,9 @@ fn ask(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, quer
             query.deadline.map(|deadline| deadline.0),
             " us",
         );
+        if query.idle != Idle::NONE {
+            console.field(" idle ", query.idle.base.0, " mW");
+        }
         if query.correction != Correction::NONE {
             console.field(" corrected ", query.correction.q16(), "");
         }

@@ -16,7 +16,7 @@ use super::pursuit::{Aim, TooSlow};
 use super::steps::Pace;
 use crate::front::Front;
 use crate::point::Objective;
-use crate::units::Milliseconds;
+use crate::units::{Milliseconds, Milliwatts};
 
 /// Averaging time in ms of the GPU's load.
 const LOAD_MS: f32 = 5_000.0;
@@ -57,6 +57,12 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// Measured over predicted time of a step, without waits for input; `None` before steps were reported for long enough.
     pub fn slowness(&self) -> Option<f32> {
         self.pursuit.slowness
+    }
+
+    /// Whether the GPU has nothing to do; `false` if its load is not known.
+    pub fn is_idle(&self) -> bool {
+        let (least, _) = WAITING;
+        self.pursuit.gpu.is_some_and(|load| load < least)
     }
 
     /// Averages the GPU's load.
@@ -127,11 +133,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// What the aim minimises, for a mode at a level of the load.
     fn cost(&self, index: usize, level: f32) -> f32 {
         let aim = self.pursuit.aim;
-        let idle = match (aim.objective, aim.deadline) {
-            (Objective::Energy, Some(_)) => aim.idle.0 as f32,
-            _ => 0.0,
-        };
-        let power = self.modes.expected(index, level) - idle;
+        let mut power = self.modes.expected(index, level);
+        if aim.objective == Objective::Energy && aim.deadline.is_some() {
+            power -= aim.idle.power(Milliwatts(power as u32)).0 as f32;
+        }
         let time = self.predicted_time(index);
         match aim.objective {
             Objective::Time => time,

@@ -1,7 +1,8 @@
 //! An aim, and what the workload's steps have told about it.
 
+use crate::idle::Idle;
 use crate::point::Objective;
-use crate::units::{Microseconds, Milliseconds, Milliwatts};
+use crate::units::{Microseconds, Milliseconds};
 
 /// What a governor does with the room below the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,15 +12,21 @@ pub struct Aim {
     /// The longest time of a step of the workload, on average; `None` for any.
     pub deadline: Option<Microseconds>,
     /// What the board draws from the end of a step to the deadline, for [`Objective::Energy`]; unused without a deadline.
-    pub idle: Milliwatts,
+    pub idle: Idle,
 }
 
 impl Aim {
+    /// The mode of least power, for a board that has nothing to do.
+    pub const REST: Self = Self {
+        objective: Objective::Power,
+        ..Self::FASTEST
+    };
+
     /// The fastest mode, without a deadline.
     pub const FASTEST: Self = Self {
         objective: Objective::Time,
         deadline: None,
-        idle: Milliwatts(0),
+        idle: Idle::NONE,
     };
 }
 

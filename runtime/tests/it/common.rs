@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Kind,
-    Knot, LEVELLED, MOST_DEVIATIONS, ModeId, Prediction, Provenance, ROW_LIMIT, Region,
-    SCALE_RANGE, Shape, TimeSpread, UnitId, Widths,
+    Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Idle,
+    Kind, Knot, LEVELLED, MOST_DEVIATIONS, Milliwatts, ModeId, Prediction, Provenance, ROW_LIMIT,
+    Region, SCALE_RANGE, Shape, TimeSpread, UnitId, Widths,
 };
 
 #[path = "../../../trainer/src/export/wgt.rs"]
@@ -140,6 +140,12 @@ pub fn random_measured(grid: &Grid, outputs: usize, random: &mut Random) -> Vec<
     modes.into_iter().map(at).collect()
 }
 
+/// The idle power of a file.
+pub const IDLE: Idle = Idle {
+    base: Milliwatts(1_500),
+    share: 20_000,
+};
+
 /// The units of a file: levels of time and power, tilt of the power.
 pub const UNITS: [(UnitId, [f64; 3]); 2] = [
     (UnitId(0x0BAD_CAFE), [-0.01, 0.05, 0.03]),
@@ -199,6 +205,7 @@ pub fn encode(grid: &Grid, layers: &Layers, measured: &[MeasuredMode], workload:
         units: &UNITS,
         reference_mw: if has_power { 5_000.0 } else { 1.0 },
         others: &others,
+        idle: if has_spread { IDLE } else { Idle::NONE },
     }
     .encode()
 }

@@ -5,7 +5,10 @@ use wattgate_runtime::{
     UnitId,
 };
 
-use crate::common::{UNITS, golden_models, sealed};
+use crate::common::{IDLE, UNITS, golden_models, sealed};
+
+/// Length of the idle power at the end of the file.
+const IDLE_LEN: usize = 5;
 
 fn bytes() -> Vec<u8> {
     let models = golden_models();
@@ -204,8 +207,8 @@ fn units_that_do_not_ascend_or_are_too_many_are_refused() {
     assert_eq!(refused(&odd), FormatError::BadUnits);
     // The last number belongs to the highest knot of the power: below the one before.
     let falls = |bytes: &mut Vec<u8>| {
-        let last = bytes.len() - 2;
-        bytes.splice(last.., [0]);
+        let end = bytes.len() - IDLE_LEN;
+        bytes.splice(end - 2..end, [0]);
     };
     assert_eq!(refused(&falls), FormatError::BadUnits);
     assert!(bytes.len() > HEADER_LEN);
@@ -223,4 +226,37 @@ fn a_file_of_an_older_version_counts_every_unit_as_another_one() {
         .unit(Some(UNITS[0].0), Confidence::P95)
         .expect("supported");
     assert!(!unit.is_profiled && unit.margins[1] > 0.19 && unit.margins[0] > 0.08);
+}
+
+#[test]
+fn a_file_tells_its_idle_power_and_an_older_one_none() {
+    let new = bytes();
+    let model = Model::parse(&new).expect("a model");
+    let idle = model.idle().expect("it decodes").expect("a power");
+    assert_eq!(idle, IDLE);
+    let powers = [0, 1_000, 10_000].map(|load| idle.power(Milliwatts(load)).0);
+    // At most the load; then 1,500 mW and 20,000 / 65,536 of it.
+    assert_eq!(powers, [0, 1_000, 1_500 + 3_051]);
+    assert_eq!(
+        idle.at(Milliwatts(10_000)).power(Milliwatts(50_000)),
+        Milliwatts(4_551)
+    );
+    let old = include_bytes!("../../../weights/golden/version-4-spread.wgt");
+    let old = Model::parse(old).expect("a model");
+    assert_eq!(old.idle(), Ok(None));
+    assert_eq!(front(&old).points(), front(&model).points());
+    assert_eq!(old.fleet().expect("a fleet").units().count(), UNITS.len());
+    // A share beyond 16 bits, and one that is missing.
+    let short = sealed(new[..new.len() - 3].to_vec());
+    assert_eq!(
+        Model::parse(&short).expect("a network").idle(),
+        Err(FormatError::BadBody)
+    );
+    let mut large = new[..new.len() - 3].to_vec();
+    large.extend([0x80, 0x80, 0x04]);
+    let large = sealed(large);
+    assert_eq!(
+        Model::parse(&large).expect("a network").idle(),
+        Err(FormatError::BadBody)
+    );
 }

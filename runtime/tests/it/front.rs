@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common;
 use proptest::prelude::*;
 use wattgate_runtime::{
-    Axis, Confidence, ConstraintError, Correction, Front, Grid, Kilohertz, Microseconds,
+    Axis, Confidence, ConstraintError, Correction, Front, Grid, Idle, Kilohertz, Microseconds,
     Milliwatts, ModeId, Model, Objective, Point, Prediction, Query, Region, SelectError, Shape,
     Workspace, workspace_pairs,
 };
@@ -47,6 +47,9 @@ fn exhaustive(
         let value = match query.objective {
             Objective::Time => t,
             Objective::Power => p,
+            Objective::Energy if query.deadline.is_some() => {
+                (p - u128::from(query.idle.power(guarded(mode)).0)) * t
+            }
             Objective::Energy => p * t,
             Objective::EnergyDelay => p * t * t,
         };
@@ -119,7 +122,16 @@ fn compare_all_queries(bytes: &[u8]) {
         } else {
             (&[Objective::Time], vec![None])
         };
-        for (confidence, correction) in [(5_000, 65_536), (9_200, 50_000), (9_900, 90_001)] {
+        let idle = |base, share| Idle {
+            base: Milliwatts(base),
+            share,
+        };
+        let cases = [
+            (5_000, 65_536, Idle::NONE),
+            (9_200, 50_000, idle(900, 20_000)),
+            (9_900, 90_001, idle(0, 65_535)),
+        ];
+        for (confidence, correction, idle) in cases {
             let confidence = Confidence::new(confidence).expect("in range");
             let front = Front::<512>::of(&model, &region, confidence);
             assert!(!front.is_thinned());
@@ -131,6 +143,7 @@ fn compare_all_queries(bytes: &[u8]) {
                             power_limit: power_limit.map(Milliwatts),
                             deadline: deadline.map(Microseconds),
                             correction: Correction::from_q16(correction).expect("in range"),
+                            idle,
                         };
                         let choice = front.select(&query);
                         let expected = exhaustive(&model, &modes, confidence, &query);

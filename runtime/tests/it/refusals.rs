@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use wattgate_runtime::{
     Axes, Body, Confidence, Factor, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN,
     Kind, Knot, LOG_LIMIT, MEASURED_LEN, MOST_DEVIATIONS, MOST_MEASURED, ModeId, Model, Prediction,
-    Provenance, Query, Region, Shape, TimeSpread, Widths, crc32,
+    Provenance, Query, Region, Shape, TimeSpread, VERSION, Widths, crc32,
 };
 
 fn grid() -> Grid {
@@ -57,7 +57,7 @@ fn each_bad_header_has_its_own_error() {
     assert_eq!(error(b""), FormatError::TooShort);
     assert_eq!(error(&valid()[..HEADER_LEN - 1]), FormatError::TooShort);
     assert_eq!(error(&[b'x'; 100]), FormatError::WrongMagic);
-    for found in [0, 5] {
+    for found in [0, VERSION as u8 + 1] {
         let version = error(&with(4..6, &[found, 0]));
         let found = u16::from(found);
         assert_eq!(version, FormatError::UnsupportedVersion { found });
@@ -164,6 +164,7 @@ impl Parts {
             reference_power: 1,
             others_time: parts.time_guard.iter().map(|_| 0).collect(),
             others_power: parts.power_guard.iter().map(|_| 0).collect(),
+            idle: (0, 0),
             axes: parts.axes,
         };
         let mut buffer = [0; 2048];

@@ -8,8 +8,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wattgate_board_tables::Board;
 use wattgate_runtime::{
-    Body, CURVES, FEATURES, Grid, Header, LEVELLED, Model, ROW_LIMIT, ROW_SCALE_ONE, Region, Shape,
-    Widths,
+    Body, CURVES, FEATURES, Grid, Header, Idle, LEVELLED, Model, ROW_LIMIT, ROW_SCALE_ONE, Region,
+    Shape, Widths,
 };
 
 use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
@@ -103,6 +103,7 @@ impl Case {
                 .others()
                 .each_ref()
                 .map(|band| band.knots().to_vec()),
+            idle: Idle::NONE,
         }
         .encode();
         Self {

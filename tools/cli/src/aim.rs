@@ -1,7 +1,7 @@
 //! What a user wants below a power limit: an objective, and perhaps a deadline for each step or for all steps.
 
 use thiserror::Error;
-use wattgate_runtime::{Aim, Microseconds, Milliseconds, Objective};
+use wattgate_runtime::{Aim, Idle, Microseconds, Milliseconds, Milliwatts, Objective};
 
 /// The highest number of steps that an aim may have.
 pub const MOST_STEPS: u64 = 1_000_000_000_000;
@@ -96,6 +96,16 @@ impl Wanted {
         objective: Objective::Time,
         by: None,
     };
+
+    /// What the board draws until the deadline: in the mode of the step, or, once all steps are done, in the one in which it
+    /// rests. `idle` is what the model says; `rest` is the power of the latter mode under load.
+    pub fn idle(self, idle: Option<Idle>, rest: Milliwatts) -> Idle {
+        let idle = idle.unwrap_or(Idle::NONE);
+        match self.by {
+            Some(By::Work { .. }) => idle.at(rest),
+            _ => idle,
+        }
+    }
 
     /// The aim of a governor before any step is done.
     pub fn first(self) -> Aim {

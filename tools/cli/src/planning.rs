@@ -9,6 +9,7 @@
 //! | `{"ask":{}}` | [`Answer::Measure`] or [`Answer::Enough`] |
 //! | `{"tell":{"mode":…,"time_us":…,"power_mw":…}}` | [`Answer::Told`] |
 //! | `{"exclude":{"mode":…,"power_mw":…}}` | [`Answer::Excluded`] |
+//! | `{"idle":{"mode":…,"power_mw":…}}` | [`Answer::Told`] |
 //! | `{"fit":{}}` | [`Answer::Fitted`] |
 //!
 //! A request that the planner refuses changes nothing and is answered by [`Answer::Error`]. The
@@ -31,6 +32,21 @@ pub struct Axes {
     pub cpu_khz: Vec<u32>,
     pub gpu_khz: Vec<u32>,
     pub emc_khz: Vec<u32>,
+}
+
+/// The modes in which an idle board is measured, of its axes: the lowest one, those with the highest value of one axis (for the CPU
+/// with all cores), and the highest one.
+pub fn idle_modes(axes: [&[u32]; 4]) -> [[u32; 4]; 5] {
+    let ends = axes.map(|axis| [axis.first(), axis.last()].map(|it| it.copied().unwrap_or(0)));
+    let mode = |is_high: [bool; 4]| std::array::from_fn(|at| ends[at][usize::from(is_high[at])]);
+    [
+        [false; 4],
+        [true, true, false, false],
+        [false, false, true, false],
+        [false, false, false, true],
+        [true; 4],
+    ]
+    .map(mode)
 }
 
 /// The first line: the board, and what is wanted.
@@ -129,6 +145,8 @@ pub enum Request {
     Tell(Measurement),
     /// A mode that cannot be measured.
     Exclude(Exclusion),
+    /// The power of the idle board in a mode.
+    Idle(IdlePower),
     /// A model of all modes told so far.
     Fit(Fit),
 }
@@ -153,6 +171,14 @@ pub struct Fit {}
 pub struct Measurement {
     pub mode: Mode,
     pub time_us: f64,
+    pub power_mw: f64,
+}
+
+/// The mean power in a mode before the workload runs. It belongs to the model; it is no measured mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdlePower {
+    pub mode: Mode,
     pub power_mw: f64,
 }
 

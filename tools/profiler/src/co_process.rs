@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use wattgate_cli::exit::note;
-use wattgate_cli::planning::{Answer, Ask, Exclusion, Fit, Measurement, References, Request, Task};
+use wattgate_cli::planning::{
+    Answer, Ask, Exclusion, Fit, IdlePower, Measurement, References, Request, Task,
+};
 use wattgate_runtime::PowerMode;
 
 use crate::ender::Ender;
@@ -172,6 +174,16 @@ impl Planner for CoProcess {
             power_mw,
         });
         self.inform(&exclude, |answer| matches!(answer, Answer::Excluded { .. }))
+    }
+
+    /// A planner of an earlier version refuses the request, and fits without.
+    fn idle(&mut self, mode: PowerMode, power_mw: f64) -> Result<(), PlannerError> {
+        let mode = mode.into();
+        let idle = Request::Idle(IdlePower { mode, power_mw });
+        match self.inform(&idle, |answer| matches!(answer, Answer::Told { .. })) {
+            Err(PlannerError::Refused { .. }) => Ok(()),
+            told => told,
+        }
     }
 
     fn fit(&mut self) -> Result<Fitted, PlannerError> {

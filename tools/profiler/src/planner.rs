@@ -34,6 +34,11 @@ pub trait Planner {
     /// Reports a mode that cannot be measured, with its power in mW where that was too high.
     fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError>;
 
+    /// Reports the power of the idle board in a mode. A planner that has no use for it ignores it.
+    fn idle(&mut self, _: PowerMode, _power_mw: f64) -> Result<(), PlannerError> {
+        Ok(())
+    }
+
     /// Fits a model to the measurements.
     fn fit(&mut self) -> Result<Fitted, PlannerError>;
 }
@@ -125,6 +130,10 @@ impl<P: Planner> Planner for Listed<P> {
     fn exclude(&mut self, mode: PowerMode, power_mw: Option<f64>) -> Result<(), PlannerError> {
         self.list.exclude(mode, power_mw)?;
         self.planner.exclude(mode, power_mw)
+    }
+
+    fn idle(&mut self, mode: PowerMode, power_mw: f64) -> Result<(), PlannerError> {
+        self.planner.idle(mode, power_mw)
     }
 
     fn fit(&mut self) -> Result<Fitted, PlannerError> {
@@ -226,6 +235,10 @@ fn answer<P: Planner>(planner: &mut P, call: Call) -> Result<Answer, PlannerErro
             let mode = row.mode();
             let told = match (row.mark, row.time_ms, row.power_mw) {
                 (None, Some(time_ms), Some(power_mw)) => planner.tell(mode, time_ms, power_mw),
+                (Some(Mark::Idle), ..) => match row.idle_mw {
+                    Some(power_mw) => planner.idle(mode, power_mw),
+                    None => Ok(()),
+                },
                 (Some(Mark::OverLimit), ..) => planner.exclude(mode, Some(row.peak_mw)),
                 _ => planner.exclude(mode, None),
             };

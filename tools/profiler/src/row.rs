@@ -29,6 +29,8 @@ pub enum Mark {
     Changed,
     /// No step in a minute.
     Stalled,
+    /// The idle board was measured, before the workload started: see [`Row::idle_mw`].
+    Idle,
 }
 
 impl fmt::Display for Mark {
@@ -39,6 +41,7 @@ impl fmt::Display for Mark {
             Self::Throttled => "throttled by heat or firmware",
             Self::Changed => "changed by another program",
             Self::Stalled => "no step in a minute",
+            Self::Idle => "idle",
         })
     }
 }
@@ -105,6 +108,8 @@ pub struct Row {
     pub over_current: u64,
     /// Highest estimated power, in mW.
     pub peak_mw: f64,
+    /// Mean power before the workload started; `None` unless the mark says so.
+    pub idle_mw: Option<f64>,
     /// Why there is no measurement.
     pub mark: Option<Mark>,
 }
@@ -195,7 +200,8 @@ pub enum CorpusError {
 }
 
 /// The columns that each version of wattgate added, the newest version first.
-const ADDED: [&[&str]; 4] = [
+const ADDED: [&[&str]; 5] = [
+    &["idle_mw"],
     &["unit"],
     &["minibatch", "workers", "storage", "epoch"],
     &["fetch_ms", "compute_ms"],
@@ -308,7 +314,7 @@ impl CorpusFile {
             None => "no unit".to_owned(),
         };
         let of_unit = named(unit);
-        let has_units = text.starts_with(&header(&versions[0]));
+        let has_units = columns.iter().any(|column| column == "unit");
         let expected = [device, workload, &gated(tpc_pg_mask), &of_unit];
         for (row, line) in rows.iter().zip(2..) {
             let of_unit = match has_units {
@@ -341,6 +347,17 @@ impl CorpusFile {
             columns,
             rows,
         })
+    }
+
+    /// The idle powers that the file has.
+    pub fn idle(&self) -> impl Iterator<Item = &Row> {
+        let is_idle = |row: &&Row| row.mark == Some(Mark::Idle);
+        self.rows.iter().filter(is_idle)
+    }
+
+    /// Whether the file can keep idle powers: not if an earlier version made it.
+    pub fn keeps_idle(&self) -> bool {
+        self.columns.iter().any(|column| column == "idle_mw")
     }
 
     /// What the file can keep of a feeding: all of it, or nothing if an earlier version made the file, without

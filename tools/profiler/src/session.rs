@@ -66,6 +66,12 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// 6.4).
 const PUBLISHED: Duration = Duration::from_secs(2);
 
+/// Time over which the power of the idle board is averaged: its noise is that of the sensor.
+const IDLE_TIME: Duration = Duration::from_secs(3);
+
+/// An idle GPU has a load of at most this in permille.
+const IDLE_LOAD: u16 = 50;
+
 /// What a session is to do.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -154,6 +160,7 @@ fn telling(mark: Mark) -> &'static str {
         Mark::Throttled => "firmware or cooling runs the board slower than the mode",
         Mark::Stalled => "the workload did no step for a minute",
         Mark::OverLimit => "its power is over the limit",
+        Mark::Idle => "the board was idle",
     }
 }
 
@@ -201,6 +208,8 @@ pub struct Session<'a, W: World> {
     last_count: Option<Count>,
     /// The last time at which a step, or the wait for one, began.
     stepped: Duration,
+    /// Rows of the idle board, until it is known how the workload is fed.
+    idle: Vec<Row>,
 }
 
 /// The product of the clocks and cores of a mode, relative to that of another; at least 1.
@@ -253,6 +262,7 @@ impl<'a, W: World> Session<'a, W> {
             over_since: None,
             last_count: None,
             stepped: now,
+            idle: Vec::new(),
         };
         if session.task.limit.is_some() {
             session.retreat()?;
@@ -263,6 +273,67 @@ impl<'a, W: World> Session<'a, W> {
     /// Waits until the planner is ready.
     pub fn ready(&mut self, planner: &Background) -> Result<(), SessionError> {
         self.call(planner, Call::Begin).map(drop)
+    }
+
+    /// Measures the idle board in these modes, before the workload starts. Does nothing while the GPU works. Returns the number of
+    /// modes that were measured.
+    pub fn measure_idle(&mut self, modes: &[PowerMode]) -> Result<usize, SessionError> {
+        for mode in modes {
+            if !self.is_idle() {
+                break;
+            }
+            let power_mw = match self.set(*mode) {
+                Ok(()) => self.idle_power()?,
+                Err(_) => None,
+            };
+            let Some(power_mw) = power_mw.filter(|_| self.is_idle()) else {
+                self.retreat()?;
+                continue;
+            };
+            let temperature = self.board.hottest_mc(self.world.files());
+            let row = Row {
+                idle_mw: Some((10.0 * power_mw).round() / 10.0),
+                mark: Some(Mark::Idle),
+                window_ms: IDLE_TIME.as_millis() as f64,
+                end_s: self.world.now().as_millis() as f64 / 1e3,
+                temperature_c: temperature.map(|mc| mc as f64 / 1e3),
+                ..self.row(*mode)
+            };
+            self.idle.push(row);
+        }
+        if self.task.limit.is_some() {
+            self.retreat()?;
+        }
+        Ok(self.idle.len())
+    }
+
+    /// Whether the GPU does nothing, as far as the board tells its load.
+    fn is_idle(&mut self) -> bool {
+        let load = self.board.gpu_load(self.world.files());
+        load.is_none_or(|load| load <= IDLE_LOAD)
+    }
+
+    /// Mean power in mW in the present mode; `None` if it is over the limit, or another program changes the mode.
+    fn idle_power(&mut self) -> Result<Option<f64>, SessionError> {
+        let set = self.world.now();
+        self.stepped = set;
+        let mut start = None;
+        while self.world.now() < set + RESPONSE + IDLE_TIME {
+            if let Seen::Over(_) = self.turn(&mut None)? {
+                return Ok(None);
+            }
+            if start.is_none() && self.read >= set + RESPONSE {
+                start = Some((self.read, self.estimator.energy_uj()));
+            }
+        }
+        let (Some((from, before)), Some(mode)) = (start, self.mode) else {
+            return Ok(None);
+        };
+        let passed = self.read.saturating_sub(from).as_secs_f64();
+        let is_set = self.board.verify_all(self.world.files(), &mode).is_ok();
+        let energy = self.estimator.energy_uj().saturating_sub(before);
+        let power_mw = energy as f64 / 1e3 / passed;
+        Ok((is_set && passed > 0.0 && power_mw > 0.0).then_some(power_mw))
     }
 
     /// The world, to start the workload in.
@@ -283,10 +354,18 @@ impl<'a, W: World> Session<'a, W> {
         self.await_step()?;
         let limit_mw = self.allowed_mw().unwrap_or(f64::INFINITY);
         let feeding = corpus.kept(self.feeding());
+        for mut row in std::mem::take(&mut self.idle) {
+            row.feed(feeding.clone());
+            corpus.append(row.clone())?;
+            progress(Progress::Row(&row), self.world.now());
+        }
+        for row in corpus.idle() {
+            self.call(planner, Call::Tell(Box::new(row.clone())))?;
+        }
         let rows: Vec<_> = corpus
             .rows
             .iter()
-            .filter(|row| row.feeding() == feeding)
+            .filter(|row| row.feeding() == feeding && row.mark != Some(Mark::Idle))
             .collect();
         for (at, row) in rows.iter().enumerate() {
             // A mode that was measured again has several rows, of which the planner knows one.

@@ -206,6 +206,32 @@ pub fn fed_csv(
     text
 }
 
+/// Adds the powers of the idle board in some modes to the CSV text of a corpus of one feeding: a column, and a row for each.
+pub fn with_idle(
+    corpus: &str,
+    board: &Board,
+    unit: &Unit,
+    workload: &Workload,
+    idle: &[([u32; 4], f64)],
+) -> String {
+    let mut lines = corpus.lines();
+    let header = lines.next().unwrap_or_default();
+    let mut text = format!("{header},idle_mw\n");
+    for line in lines {
+        writeln!(text, "{line},").expect("a string takes all text");
+    }
+    let state = state(board, unit);
+    for ([cores, cpu, gpu, emc], power_mw) in idle {
+        writeln!(
+            text,
+            "{},{},{cores},{cpu},{gpu},{emc},,,simulated,{},{state},{power_mw:.1}",
+            board.name, workload.name, workload.minibatch
+        )
+        .expect("a string takes all text");
+    }
+    text
+}
+
 /// Formats profiles as the CSV text of a corpus.
 pub fn csv(board: &Board, unit: &Unit, workload: &Workload, profiles: &[Profile]) -> String {
     let state = state(board, unit);

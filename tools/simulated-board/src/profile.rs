@@ -182,6 +182,24 @@ impl<'a> Profiler<'a> {
         }
     }
 
+    /// The power in mW of the idle board in a mode, for as many samples as the mean of the power has at least.
+    pub fn idle(&mut self, knobs: [u32; 4]) -> f64 {
+        let clocks = Clocks::of(self.board, knobs);
+        let mut random = self.random(knobs);
+        let rest = Activity {
+            gpu_on: true,
+            ..Activity::IDLE
+        };
+        let idle = self.drawn(&clocks, &rest);
+        let mean = (0..SAMPLES)
+            .map(|_| {
+                let flicker = around_one(POWER_SPREAD, &mut random);
+                self.read(&idle, &idle, 0.0) * flicker
+            })
+            .sum::<f64>();
+        1e3 * mean / SAMPLES as f64
+    }
+
     /// Creates the random generator of a mode. It depends on the mode alone, so that the order of
     /// profiling does not change the results.
     fn random(&self, knobs: [u32; 4]) -> ChaCha8Rng {

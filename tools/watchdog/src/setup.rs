@@ -12,10 +12,11 @@ use thiserror::Error;
 use wattgate_board::{
     ApplyError, BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError,
 };
+use wattgate_cli::aim::Wanted;
 use wattgate_runtime::{
-    Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError, Input,
-    Kind, Least, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Prediction,
-    Query, SelectError, Settings, UnitId,
+    Aim, Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError,
+    Idle, Input, Kind, Least, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode,
+    Prediction, Query, SelectError, Settings, UnitId,
 };
 
 use crate::aim::{self, Unmet};
@@ -135,6 +136,8 @@ pub struct Choices {
     pub origin: String,
     /// The number of modes from which the front was selected.
     pub modes: usize,
+    /// What the model says of the idle board.
+    idle: Option<Idle>,
 }
 
 impl Choices {
@@ -201,6 +204,7 @@ impl Choices {
             least: board.least(),
             front: Front::new(),
             modes: 0,
+            idle: model.idle().map_err(format)?,
         };
         let supported = choices.choose(&model, board);
         if choices.modes > 0 {
@@ -211,6 +215,22 @@ impl Choices {
             (1.., Some(cores)) => SetupError::NoCores { path, cores },
             _ => SetupError::NotProfiled { path },
         })
+    }
+
+    /// The aim of a governor before any step is done. Once all steps are done, the board rests in the mode of least power, or in
+    /// that which this other aim wants within a power.
+    pub fn aim(&self, wanted: Wanted, afterwards: Option<(Wanted, Milliwatts)>) -> Aim {
+        let least = || Some(self.front.points().first()?.power);
+        let rest = afterwards.and_then(|(wanted, allowed)| {
+            aim::choice(&self.front, &wanted.first(), allowed)
+                .ok()?
+                .power
+        });
+        let rest = rest.or_else(least).unwrap_or(Milliwatts(0));
+        Aim {
+            idle: wanted.idle(self.idle, rest),
+            ..wanted.first()
+        }
     }
 
     /// Chooses anew from the modes that the board can be set to now. Where it can be set to none, the least
@@ -497,7 +517,7 @@ impl Setup {
             ..Settings::default()
         };
         let mut governor = Governor::new(settings, self.config.limit);
-        governor.set_aim(self.config.aim.first());
+        governor.set_aim(self.aim());
         // `Choices::read` checked power, confidence, and that there is a mode.
         let set = governor.set_front(self.choices.front.clone());
         set.expect("a front with power");
@@ -509,7 +529,7 @@ impl Setup {
     /// reaches it.
     pub fn choice(&self) -> Result<Choice, SelectError> {
         let allowed = self.governor().status().allowed;
-        let choice = aim::choice(&self.choices.front, &self.config.aim.first(), allowed)?;
+        let choice = aim::choice(&self.choices.front, &self.aim(), allowed)?;
         if choice.mode != ModeId::LEAST || self.board.reaches(&self.choices.least) {
             return Ok(choice);
         }
@@ -525,12 +545,12 @@ impl Setup {
     pub fn unmet(&self) -> Option<Unmet> {
         let allowed = self.governor().status().allowed;
         let offset = self.board.sensor_offset();
-        Unmet::of(
-            &self.choices.front,
-            &self.config.aim.first(),
-            allowed,
-            offset,
-        )
+        Unmet::of(&self.choices.front, &self.aim(), allowed, offset)
+    }
+
+    /// The config's aim.
+    pub fn aim(&self) -> Aim {
+        self.choices.aim(self.config.aim, None)
     }
 
     /// What the model says of this unit, and what it costs.

@@ -102,14 +102,16 @@ fn answer(planner: &mut Option<Planner>, line: &[u8]) -> Result<Answer, Answer> 
             })
         }
         (_, Some(_)) if is_start => Err(Answer::error("order", "the plan has been started before")),
-        (["ask" | "tell" | "exclude" | "fit"], None) => {
+        (["ask" | "tell" | "exclude" | "idle" | "fit"], None) => {
             let message =
                 format!("the first line is {{\"version\":{VERSION},\"axes\":…,\"modes\":…}}");
             Err(Answer::error("order", message))
         }
-        (["ask" | "tell" | "exclude" | "fit"], Some(planner)) => obey(planner, parse(line)?),
+        (["ask" | "tell" | "exclude" | "idle" | "fit"], Some(planner)) => {
+            obey(planner, parse(line)?)
+        }
         _ => {
-            let message = "a request is an object with the one key ask, tell, exclude or fit";
+            let message = "a request is an object with the one key ask, tell, exclude, idle or fit";
             Err(Answer::error("request", message))
         }
     }
@@ -162,6 +164,7 @@ fn start(task: Task) -> Result<Planner, Answer> {
         },
         tpc_pg_mask: task.tpc_pg_mask,
         units: Units::one(unit),
+        idle: Vec::new(),
         rows: 0,
         modes: Vec::new(),
         grid,
@@ -210,6 +213,16 @@ fn obey(planner: &mut Planner, request: Request) -> Result<Answer, Answer> {
             let power_mw = exclude.power_mw.map(|power| positive("power_mw", power));
             let modes = planner.exclude(exclude.mode.knobs(), power_mw.transpose()?)?;
             Answer::Excluded { modes }
+        }
+        Request::Idle(idle) => {
+            let power_mw = positive("power_mw", idle.power_mw)?;
+            if power_mw < POWERS_MW.start {
+                let message = format!("power_mw is {power_mw}; expected milliwatts, 100 or more");
+                return Err(Answer::error("value", message));
+            }
+            planner.idle(idle.mode.knobs(), power_mw)?;
+            let measured = planner.measured().len();
+            Answer::Told { measured }
         }
         Request::Fit(_) => {
             let fitted = planner.fit()?;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
-use crate::fit::{Contradiction, FitError, FitOptions, LeftAside, Report, fit};
+use crate::fit::{Contradiction, FitError, FitOptions, LeftAside, LeftIdle, Report, fit};
 use crate::learn::fleet::join;
 use crate::learn::predictions::{Errors, Target};
 use crate::learn::priors::Priors;
@@ -47,6 +47,7 @@ With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
 \"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"expected\": {…}, \"suspects\": [{\"mode\",
 \"target\", \"ratio\"}], \"doubtful\": [as suspects], \"contradictions\": [{\"mode\", \"target\", \"runs\": [lowest, highest]}],
+\"idle\": {\"readings\", \"least_mw\", \"fastest_mw\", \"left_out\": [{\"mode\", \"idle_mw\"}]},
 \"coverage\": [{\"confidence\", \"time\", \"power\", \"time_ratio\", \"power_ratio\"}], \"bytes\", \"seconds\"};
 errors in percent, null without held-out modes.";
 
@@ -269,6 +270,21 @@ fn text(report: &Report) -> String {
             "left out: the {target} of {} is {least:.1} {unit} in one run and {most:.1} {unit} in another; measure it again\n",
             show::mode(PowerMode::from_knobs(*mode)),
         );
+    }
+    if let Some(idle) = &report.idle {
+        for LeftIdle { mode, idle_mw } in &idle.left_out {
+            text += &format!(
+                "left out: {:.2} W idle in {} are more than the workload draws there; measure it again\n",
+                idle_mw / 1e3,
+                show::mode(PowerMode::from_knobs(*mode)),
+            );
+        }
+        if idle.readings > 0 {
+            let [least, fastest] = [idle.least_mw, idle.fastest_mw].map(|mw| f64::from(mw) / 1e3);
+            text += &format!(
+                "idle: {least:.2} W in the slowest mode of the front, {fastest:.2} W in the fastest\n"
+            );
+        }
     }
     let row = |name: &str, errors: &Errors| {
         let (time, power) = (

@@ -10,6 +10,7 @@ use wattgate_runtime::{
     Model, Point, PowerMode, Prediction, Provenance, UnitId, VERSION,
 };
 
+use crate::fit::idle_range;
 use crate::learn::suspects::{SUSPECT_DEVIATIONS, SUSPECT_RATIO};
 
 use super::inputs::ModelArgument;
@@ -26,7 +27,7 @@ With --json: {\"version\": 1, \"file\", \"bytes\", \"kind\", \"device\", \"workl
 \"modes_used\", \"modes_held_out\", \"errors_of\", \"time_mape\", \"power_mape\", \"shape\", \"grid_hash\",
 \"modes_in_grid\", \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"profiled\": {as
 axes}, \"tpc_pg_mask\", \"units\": [{\"id\", \"time_ratio\", \"power_ratio\"}], \"other_units\": {\"time_ratio\",
-\"power_ratio\"}, \"time_guard\" and \"power_guard\": [{\"confidence\", \"factor\" or \"deviations\"}],
+\"power_ratio\"}, \"idle\": {\"least_mw\", \"fastest_mw\"}, \"time_guard\" and \"power_guard\": [{\"confidence\", \"factor\" or \"deviations\"}],
 \"time_spread_pct\", \"spread_pct\", \"measured\": [{\"mode\", \"time_ms\", \"power_mw\", \"spread_pct\",
 \"network_time_ms\", \"network_power_mw\", \"contradicts\"}], \"front\": [{\"mode\", \"power_mw\",
 \"guarded_power_mw\", \"time_ms\", \"guarded_time_ms\"}]}; errors_of is \"held_out\" for errors on held-out
@@ -176,6 +177,7 @@ struct Inspection {
     tpc_pg_mask: Option<u32>,
     units: Vec<UnitReport>,
     other_units: OtherUnits,
+    idle: Option<IdleReport>,
     time_guard: Vec<KnotReport>,
     power_guard: Option<Vec<KnotReport>>,
     /// Standard deviations of the time in percent: the least and the greatest of the modes in the profiled
@@ -185,6 +187,13 @@ struct Inspection {
     spread_pct: Option<[f64; 2]>,
     measured: Vec<MeasuredReport>,
     front: Vec<PointReport>,
+}
+
+/// Idle power in two modes of the front; `None` if it is not known.
+#[derive(Serialize)]
+struct IdleReport {
+    least_mw: u32,
+    fastest_mw: u32,
 }
 
 /// A unit that was profiled, over the mean of all.
@@ -333,6 +342,13 @@ fn inspection(
         tpc_pg_mask: model.tpc_pg_mask().ok().flatten(),
         units: units(fleet),
         other_units: OtherUnits::of(model, fleet),
+        idle: model.idle().ok().flatten().map(|idle| {
+            let [least_mw, fastest_mw] = idle_range(model, idle);
+            IdleReport {
+                least_mw,
+                fastest_mw,
+            }
+        }),
         time_guard: knots(model.time_guard(), of_time),
         power_guard: model.power_guard().map(|guard| knots(guard, of_power)),
         time_spread_pct,
@@ -411,6 +427,12 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
         true => "units: not named\n".to_owned(),
         false => format!("units: {units}\n"),
     };
+    if let Some(idle) = &model.idle {
+        let [least, fastest] = [idle.least_mw, idle.fastest_mw].map(|mw| f64::from(mw) / 1e3);
+        text += &format!(
+            "idle: {least:.2} W in the slowest mode of the front, {fastest:.2} W in the fastest\n"
+        );
+    }
     if let Some(power) = model.other_units.power_ratio {
         text += &format!(
             "other units of the board: bounds of the power {}, of the time {}\n",

@@ -8,8 +8,8 @@ use wattgate_cli::aim::{By, Said, Wanted, objective};
 use wattgate_cli::json::Mode;
 use wattgate_cli::quantity;
 use wattgate_runtime::{
-    Choice, Confidence, Front, Kilohertz, Microseconds, Milliseconds, Milliwatts, Model, Objective,
-    Provenance, Query, SelectError, Unit,
+    Choice, Confidence, Front, Idle, Kilohertz, Microseconds, Milliseconds, Milliwatts, Model,
+    Objective, Provenance, Query, SelectError, Unit,
 };
 
 use super::inputs::{parse_model, read_model};
@@ -35,7 +35,7 @@ no model knows.
 With --json: {\"version\": 1, \"mode\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\"}, \"time_ms\",
 \"guarded_time_ms\", \"power_mw\", \"guarded_power_mw\", \"confidence\", \"kind\", \"minibatch\",
 \"item_time_ms\", \"other_unit\": {\"guarded_time_ms\", \"guarded_power_mw\"}, \"work\": {\"steps\", \"hours\",
-\"guarded_hours\", \"wh\", \"guarded_wh\"}}; power is null for a model of time alone, minibatch and item_time_ms where the
+\"guarded_hours\", \"wh\", \"guarded_wh\", \"idle_w\", \"all_wh\", \"guarded_all_wh\"}}; power is null for a model of time alone, minibatch and item_time_ms where the
 model states no minibatch, work without a number of steps. If no mode fits, mode is null, the exit code is 4, and
 \"least_power_mw\" or \"least_time_ms\" states the lowest possible value.";
 
@@ -121,19 +121,50 @@ struct Work {
     guarded_hours: f64,
     wh: Option<f64>,
     guarded_wh: Option<f64>,
+    /// Power of the idle board, and the energy with it until the time is over; `None` where no idle power is known.
+    idle_w: Option<f64>,
+    all_wh: Option<f64>,
+    guarded_all_wh: Option<f64>,
 }
 
+/// Steps that are to be done within a time, and the power in W of the board that rests afterwards.
+#[derive(Clone, Copy)]
+struct Asked {
+    steps: u64,
+    within_h: f64,
+    idle_w: Option<f64>,
+}
+
+/// By how much the idle power of a mode may exceed what its file says: the formula of its fit is off by up to 8 % in 95 % of the
+/// modes of simulated boards.
+const IDLE_ERROR: f64 = 0.08;
+
 impl Work {
-    fn of(steps: u64, choice: &Choice) -> Self {
+    fn of(asked: Asked, choice: &Choice) -> Self {
+        let Asked {
+            steps,
+            within_h,
+            idle_w,
+        } = asked;
         let hours = |time: Microseconds| steps as f64 * f64::from(time.0) / 3.6e9;
         let (expected, guarded) = (hours(choice.time), hours(choice.guarded_time));
         let wh = |power: Milliwatts, hours: f64| hours * f64::from(power.0) / 1e3;
+        let (mean, most) = (
+            choice.power.map(|power| wh(power, expected)),
+            choice.guarded_power.map(|power| wh(power, guarded)),
+        );
+        let rest = |watts: f64, hours: f64| watts * (within_h - hours).max(0.0);
+        let all =
+            |wh: Option<f64>, hours: f64, factor: f64| Some(wh? + rest(factor * idle_w?, hours));
         Self {
             steps,
             hours: expected,
             guarded_hours: guarded,
-            wh: choice.power.map(|power| wh(power, expected)),
-            guarded_wh: choice.guarded_power.map(|power| wh(power, guarded)),
+            wh: mean,
+            guarded_wh: most,
+            idle_w,
+            all_wh: all(mean, expected, 1.0),
+            guarded_all_wh: all(most, guarded, 1.0 + IDLE_ERROR),
         }
     }
 }
@@ -159,6 +190,16 @@ struct Named<'a> {
     provenance: Provenance<'a>,
 }
 
+impl Named<'_> {
+    /// What the board draws while the workload waits.
+    fn idle(&self) -> Result<Option<Idle>, Failure> {
+        self.model.idle().map_err(|why| Failure::Model {
+            path: self.path.to_owned(),
+            why,
+        })
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let said = Said {
         objective: arguments.objective,
@@ -170,10 +211,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let wanted = said.wanted()?.unwrap_or(Wanted::FASTEST);
     let aim = wanted.first();
-    let steps = match wanted.by {
-        Some(By::Work { steps, .. }) => Some(steps),
-        _ => None,
-    };
     let paths = &arguments.models;
     let bytes: Result<Vec<Vec<u8>>, Failure> = paths.iter().map(|path| read_model(path)).collect();
     let bytes = bytes?;
@@ -194,7 +231,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let confidence = arguments.confidence;
     let of_each = shared(confidence, offered.len());
-    let mut selected = Vec::new();
+    let (mut selected, mut rests) = (Vec::new(), Vec::new());
     for named in &offered {
         let grid = named.model.grid();
         let mut region = named.model.profiled();
@@ -204,13 +241,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(emc) = arguments.emc {
             region = region.with_emc(grid, emc)?;
         }
+        let front = Front::<FRONT>::of(&named.model, &region, of_each);
+        let least = front.points().first().map_or(Milliwatts(0), |it| it.power);
         let query = Query {
             objective,
             power_limit: arguments.limit,
             deadline: aim.deadline,
+            idle: wanted.idle(named.idle()?, least),
             ..Query::default()
         };
-        let choice = Front::<FRONT>::of(&named.model, &region, of_each).select(&query);
+        let choice = front.select(&query);
+        rests.push(query.idle.base);
         // The model alone may carry the confidence that was asked for.
         if let (true, Err(error @ SelectError::Guard(_))) = (of_each != confidence, &choice) {
             return Err(Failure::SharedRisk {
@@ -223,10 +264,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         selected.push(choice);
     }
     let of = |named: &Named<'_>, choice: &Choice| cost(objective, choice, items(&named.provenance));
-    let found = offered.iter().zip(&selected);
-    let found = found.filter_map(|(named, choice)| Some((*named, choice.as_ref().ok()?)));
+    let found = offered.iter().zip(&selected).zip(&rests);
+    let found =
+        found.filter_map(|((named, choice), rest)| Some((*named, choice.as_ref().ok()?, rest)));
     let best = found.min_by(|a, b| of(a.0, a.1).total_cmp(&of(b.0, b.1)));
-    if let Some((named, choice)) = best {
+    if let Some((named, choice, rest)) = best {
+        let asked = match wanted.by {
+            Some(By::Work { steps, within }) => Some(Asked {
+                steps,
+                within_h: within.0 as f64 / 3.6e6,
+                idle_w: (rest.0 > 0).then(|| f64::from(rest.0) / 1e3),
+            }),
+            _ => None,
+        };
         let Named {
             model, provenance, ..
         } = named;
@@ -237,9 +287,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let other = fleet.unit(None, of_each).map_err(SelectError::Guard)?;
         return match arguments.json {
             true => print_json(&answer(
-                model, provenance, choice, confidence, &other, steps,
+                model, provenance, choice, confidence, &other, asked,
             )),
-            false => print_text(&text(model, provenance, choice, confidence, &other, steps)),
+            false => print_text(&text(model, provenance, choice, confidence, &other, asked)),
         };
     }
     let errors = selected.into_iter().filter_map(Result::err);
@@ -347,7 +397,7 @@ fn answer(
     choice: &Choice,
     confidence: Confidence,
     other: &Unit,
-    steps: Option<u64>,
+    asked: Option<Asked>,
 ) -> Answer {
     let mode = model
         .grid()
@@ -372,7 +422,7 @@ fn answer(
                 .guarded_power
                 .map(|power| other.guarded_power(power).0),
         },
-        work: steps.map(|steps| Work::of(steps, choice)),
+        work: asked.map(|asked| Work::of(asked, choice)),
     }
 }
 
@@ -396,7 +446,7 @@ fn text(
     choice: &Choice,
     confidence: Confidence,
     other: &Unit,
-    steps: Option<u64>,
+    asked: Option<Asked>,
 ) -> String {
     let mode = model
         .grid()
@@ -417,16 +467,22 @@ fn text(
         format!(" and {}", show::power(other.guarded_power(power)))
     });
     text += &format!("another unit of the board: at most {time}{power}\n");
-    if let Some(steps) = steps {
-        let work = Work::of(steps, choice);
+    if let Some(asked) = asked {
+        let work = Work::of(asked, choice);
         text += &format!(
-            "{steps} steps: {:.2} h, at most {:.2} h",
-            work.hours, work.guarded_hours
+            "{} steps: {:.2} h, at most {:.2} h",
+            work.steps, work.hours, work.guarded_hours
         );
         if let Some((wh, guarded)) = work.wh.zip(work.guarded_wh) {
             text += &format!("; {wh:.2} Wh, at most {guarded:.2} Wh");
         }
         text += &format!(" with {confidence}\n");
+        if let Some(((all, most), idle)) = work.all_wh.zip(work.guarded_all_wh).zip(work.idle_w) {
+            text += &format!(
+                "until the {:.2} h are over, {idle:.2} W idle: {all:.2} Wh, at most {most:.2} Wh\n",
+                asked.within_h
+            );
+        }
     }
     if let Some(size) = provenance.minibatch {
         let item_ms = f64::from(choice.time.0) / 1e3 / f64::from(size);

@@ -11,6 +11,8 @@
 //! with `minibatch`, and where the time of a step went: `fetch_ms` is the wait for the loader,
 //! `compute_ms` the time of the GPU. A corpus has one feeding; [`Corpus::read_fed`] reads a file of several.
 //!
+//! `idle_mw` is the power of the idle board in the row's mode. Such a row needs neither time nor power.
+//!
 //! Rows are streamed: memory grows by eight bytes a row, sixteen with the parts of the step, however
 //! long the row's text is.
 
@@ -53,7 +55,7 @@ pub const COLUMNS: [&str; 8] = [
 pub const AXIS_COLUMNS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
 
 /// The columns that may be absent.
-const OPTIONAL_COLUMNS: [&str; 9] = [
+const OPTIONAL_COLUMNS: [&str; 10] = [
     "kind",
     "tpc_pg_mask",
     "minibatch",
@@ -63,6 +65,7 @@ const OPTIONAL_COLUMNS: [&str; 9] = [
     "fetch_ms",
     "compute_ms",
     "unit",
+    "idle_mw",
 ];
 
 /// The column in which `wattgate profile` says why a row has no measurement.
@@ -99,12 +102,23 @@ pub struct Corpus {
     pub tpc_pg_mask: Option<u32>,
     /// The units of the board on which the modes were profiled.
     pub units: Units,
+    /// The idle power of some modes, which need not be among `modes`.
+    pub idle: Vec<IdleReading>,
     /// Rows read, including repeats and unprofiled modes.
     pub rows: u64,
     /// Every mode of the file, in ascending order of the knobs.
     pub modes: Vec<Profile>,
     /// The grid that these modes span.
     pub grid: Grid,
+}
+
+/// The power of the idle board in a mode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IdleReading {
+    /// Cores, CPU, GPU and EMC clock in kHz.
+    pub knobs: [u32; 4],
+    /// Its mean in mW.
+    pub power_mw: f64,
 }
 
 /// The measurements of one mode.
@@ -360,6 +374,7 @@ struct OfFeeding {
     feeding: Feeding,
     rows: u64,
     modes: HashMap<[u32; 4], Profile>,
+    idle: Vec<IdleReading>,
 }
 
 struct Reader {
@@ -519,7 +534,8 @@ impl Reader {
                 .mark
                 .is_some_and(|mark| !trimmed(mark).is_empty())
         };
-        let is_blank = time.is_none() && power.is_none();
+        let idle = quantity(optional(9), POWERS_MW, POWER_EXPECTED)?;
+        let is_blank = time.is_none() && power.is_none() && idle.is_none();
         if is_blank && self.blank == Blank::Defect && !is_marked() {
             return Err((None, Problem::NotFilledIn));
         }
@@ -538,6 +554,15 @@ impl Reader {
             }
             (None, None) => unreachable!("what is not repeated is parsed"),
         };
+        self.fed[at].rows += 1;
+        if let Some(power_mw) = idle {
+            let power_mw = f64::from(power_mw);
+            self.fed[at].idle.push(IdleReading { knobs, power_mw });
+            // The modes of the workload are those of the other rows.
+            if time.is_none() && power.is_none() {
+                return Ok(());
+            }
+        }
         let profile = self
             .profile(at, knobs)
             .map_err(|error| (None, Problem::TooLarge(error)))?;
@@ -545,7 +570,6 @@ impl Reader {
         profile.powers.extend(power);
         profile.fetches.extend(parts.fetch);
         profile.computes.extend(parts.compute);
-        self.fed[at].rows += 1;
         Ok(())
     }
 
@@ -562,6 +586,7 @@ impl Reader {
             feeding,
             rows: 0,
             modes: HashMap::new(),
+            idle: Vec::new(),
         });
         Ok(self.fed.len() - 1)
     }
@@ -633,6 +658,7 @@ impl Reader {
                 feeding: fed.feeding,
                 tpc_pg_mask: identity.tpc_pg_mask,
                 units: Units::one(identity.unit),
+                idle: fed.idle,
                 rows: fed.rows,
                 modes,
                 grid: grid.clone(),

@@ -7,17 +7,18 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::{
-    Axis, Confidence, Factor, FormatError, Grid, GuardBand, Kind, Knot, ModeId, Model, Prediction,
-    Provenance, Region, Shape, TimeSpread,
+    Axis, Confidence, Factor, FormatError, Grid, GuardBand, Idle, Kind, Knot, ModeId, Model,
+    PowerMode, Prediction, Provenance, Region, Shape, TimeSpread,
 };
 
+use super::idle::OfModes;
 use super::measured::{self, KnownMode};
 use super::student::distil;
 use super::time_spread;
 use super::wgt::{Layers, ModelFile};
-use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes};
 use crate::corpus::units::Units;
+use crate::corpus::{Corpus, IdleReading};
 use crate::learn::expected::{Expected, LeftOut, expected_errors};
 use crate::learn::fleet::Spread;
 use crate::learn::guard::{Candidate, Error, bands, others};
@@ -45,6 +46,8 @@ pub struct Origin {
     pub tpc_pg_mask: Option<u32>,
     /// The units that were profiled.
     pub units: Units,
+    /// The idle power of some modes.
+    pub idle: Vec<IdleReading>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Number of modes that were measured for the model.
@@ -63,6 +66,7 @@ impl Origin {
             minibatch: corpus.feeding.minibatch,
             tpc_pg_mask: corpus.tpc_pg_mask,
             units: corpus.units.clone(),
+            idle: corpus.idle.clone(),
             seed: 0,
             modes_used: 0,
         }
@@ -107,6 +111,10 @@ pub struct Exported {
     reference_mw: f64,
     /// By how much other units exceed the guard bands.
     others: [Vec<Knot>; 2],
+    /// What the board draws while the workload waits.
+    pub idle: Idle,
+    /// Idle powers above what the workload draws in the same mode: they were not used.
+    pub idle_left_out: Vec<IdleReading>,
 }
 
 /// Largest standard deviation of ln power that a file states: the least range of a spread.
@@ -170,6 +178,8 @@ impl Exported {
                 1 => [vec![unknown(Factor::ONE.q16())], Vec::new()],
                 _ => [(); 2].map(|()| vec![unknown(Factor::ONE.q16())]),
             },
+            idle: Idle::NONE,
+            idle_left_out: Vec::new(),
         };
         let draft = exported.encode(0, &Errors::default());
         let model = Model::parse(&draft)?;
@@ -193,8 +203,35 @@ impl Exported {
         exported.find_expected_errors(surface);
         exported.find_guard_bands(surface, &known, &Predictions::of_model(&network));
         exported.bytes = exported.encode(0, &Errors::default());
+        exported.find_idle()?;
+        exported.bytes = exported.encode(0, &Errors::default());
         Model::parse(&exported.bytes)?;
         Ok(exported)
+    }
+
+    /// Fits the idle power of the front's modes, without readings above the bound of what the workload draws.
+    fn find_idle(&mut self) -> Result<(), FormatError> {
+        let model = Model::parse(&self.bytes)?;
+        let guarded = Predictions::guarded(&model, Confidence::P95).ok();
+        let bounds = guarded.and_then(|guarded| guarded.power);
+        let Some(bounds) = bounds else {
+            return Ok(());
+        };
+        let is_above = |reading: &IdleReading| {
+            let id = self.origin.grid.id(PowerMode::from_knobs(reading.knobs));
+            id.is_some_and(|id| reading.power_mw > bounds[usize::from(id.0)])
+        };
+        let (above, used) = self
+            .origin
+            .idle
+            .iter()
+            .copied()
+            .partition::<Vec<_>, _>(is_above);
+        let of_modes = OfModes::fit(&used);
+        let idle = of_modes.map(|of| of.on_front(&model, &self.origin.grid));
+        self.idle = idle.unwrap_or(Idle::NONE);
+        self.idle_left_out = above;
+        Ok(())
     }
 
     /// Fits the spread of the time to what the teacher expects, with the student's errors on top.
@@ -329,6 +366,7 @@ impl Exported {
             units: &origin.units.listed(),
             reference_mw: self.reference_mw,
             others: &self.others,
+            idle: self.idle,
         }
         .encode()
     }

@@ -6,6 +6,7 @@
 //! ```
 
 pub mod exported;
+pub mod idle;
 pub mod inputs;
 pub mod measured;
 pub mod quantise;

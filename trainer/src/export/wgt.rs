@@ -4,7 +4,7 @@
 //! back through the runtime.
 
 use wattgate_runtime::{
-    Body, CURVES, Crc32, FEATURE_MAP, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Knot,
+    Body, CURVES, Crc32, FEATURE_MAP, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Idle, Knot,
     LEVEL_UNIT, MAGIC, MEASURED_LEN, ModeId, Prediction, Provenance, Region, TILT_UNIT, TimeSpread,
     UnitId, VERSION, Widths,
 };
@@ -135,6 +135,8 @@ pub struct ModelFile<'a> {
     pub reference_mw: f64,
     /// By how much the guarded time and power of other units exceed, for each knot of the guard bands.
     pub others: &'a [Vec<Knot>; 2],
+    /// What the board draws while the workload waits; [`Idle::NONE`] if that is not known.
+    pub idle: Idle,
 }
 
 impl ModelFile<'_> {
@@ -165,6 +167,7 @@ impl ModelFile<'_> {
             reference_power: (self.reference_mw.round() as u32).max(1),
             others_time,
             others_power,
+            idle: (self.idle.base.0, self.idle.share),
         };
         // All other fields together fit 2048 bytes: the runtime's capacities bound them.
         let names = self.provenance.device.len() + self.provenance.workload.len();

@@ -188,6 +188,10 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
     let first = corpora[0].clone();
     Ok(Corpus {
         rows: corpora.iter().map(|corpus| corpus.rows).sum(),
+        idle: corpora
+            .iter()
+            .flat_map(|corpus| corpus.idle.clone())
+            .collect(),
         modes: levelled(corpora, &numbers, &effects),
         units: Units {
             profiled: units.into_iter().zip(effects.of).collect(),

@@ -504,6 +504,7 @@ pub fn fit(
         minibatch: Some(options.batch),
         tpc_pg_mask: corpus.and_then(|corpus| corpus.tpc_pg_mask),
         units: corpus.map_or(Units::one(None), |corpus| corpus.units.clone()),
+        idle: corpus.map_or(Vec::new(), |corpus| corpus.idle.clone()),
         seed: options.seed,
         modes_used: surface.measured.len() as u16,
     };

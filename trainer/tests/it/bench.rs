@@ -39,6 +39,7 @@ pub fn empty_corpus(board: &Board, workload: &Workload) -> Corpus {
         feeding: Feeding::default(),
         tpc_pg_mask: None,
         units: Units::one(None),
+        idle: Vec::new(),
         rows: 0,
         modes: Vec::new(),
         grid: Grid::new(axes.each_ref().map(Vec::as_slice)).expect("a grid"),

@@ -7,8 +7,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::{
-    Factor, Grid, GuardBand, INPUTS, Kind, Knot, ModeId, Model, Prediction, Provenance, Region,
-    Shape, TimeSpread,
+    Factor, Grid, GuardBand, INPUTS, Idle, Kind, Knot, ModeId, Model, Prediction, Provenance,
+    Region, Shape, TimeSpread,
 };
 use wattgate_trainer::export::inputs::GridInputs;
 use wattgate_trainer::export::quantise::{Dense, Plan, forward};
@@ -83,6 +83,7 @@ fn encode(grid: &Grid, layers: &Layers, measured: &[(ModeId, Prediction)]) -> Ve
         units: &[],
         reference_mw: 1.0,
         others: &[vec![knot], vec![knot]],
+        idle: Idle::NONE,
     }
     .encode()
 }

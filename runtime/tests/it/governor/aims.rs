@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use wattgate_runtime::{Aim, Microseconds, Milliwatts, ModeId, Objective, State};
+use wattgate_runtime::{Aim, Idle, Microseconds, Milliwatts, ModeId, Objective, State};
 
 use super::{ensure, holds_for, means_hold, watts};
 use crate::plant::{L4T, Plant, between, normal, off_by_1_5_percent};
@@ -39,12 +39,18 @@ fn deadline(plant: &Plant, seed: u64) -> f64 {
     fastest * (slowest / fastest).powf(part)
 }
 
+/// An idle board draws more in a faster mode.
+const IDLE: Idle = Idle {
+    base: Milliwatts(3_000),
+    share: 12_000,
+};
+
 /// The least power within a deadline in µs.
 fn least_power(deadline: f64) -> Aim {
     Aim {
         objective: Objective::Power,
         deadline: Some(Microseconds(deadline as u32)),
-        idle: Milliwatts(0),
+        idle: Idle::NONE,
     }
 }
 
@@ -106,7 +112,7 @@ fn a_deadline_is_met_with_nearly_the_least_power() {
     let aim = |seed: u64, plant: &Plant| Aim {
         objective: Objective::Power,
         deadline: in_time(plant, seed),
-        idle: Milliwatts(0),
+        idle: Idle::NONE,
     };
     is_nearly_the_least(aim, |_, _, power| power, [1.02, 1.08]);
 }
@@ -117,14 +123,17 @@ fn energy_is_nearly_the_least_with_and_without_a_deadline() {
         0 => Aim {
             objective: Objective::Energy,
             deadline: in_time(plant, seed),
-            idle: Milliwatts(6_000),
+            idle: IDLE,
         },
         _ => Aim {
             objective: Objective::Energy,
             ..Aim::FASTEST
         },
     };
-    let cost = |aim: &Aim, time: f64, power: f64| time * (power - f64::from(aim.idle.0));
+    let cost = |aim: &Aim, time: f64, power: f64| {
+        let load = Milliwatts(power as u32);
+        time * (power - f64::from(aim.idle.power(load).0))
+    };
     is_nearly_the_least(aim, cost, [1.04, 1.14]);
 }
 
@@ -244,7 +253,7 @@ fn counts_of_steps_that_lie_do_not_break_the_limit() {
         plant.governor.set_aim(Aim {
             objective: Objective::Energy,
             deadline: Some(Microseconds(deadline as u32)),
-            idle: Milliwatts(5_000),
+            idle: IDLE,
         });
         for round in 0..6_u64 {
             plant.reports_steps = round % 3 != 1;

@@ -99,6 +99,8 @@ pub fn profile<'a>(
         }
     };
     let ladder = ladder(&axes);
+    let idle = planning::idle_modes([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz]);
+    let idle = idle.map(PowerMode::from_knobs);
     let kind = match common.is_simulated() {
         true => Kind::Simulated,
         false => Kind::Measured,
@@ -160,6 +162,15 @@ pub fn profile<'a>(
     let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
     // Before the workload starts: a planner may be absent or its machine may not answer.
     session.ready(&planner)?;
+    let is_idle = !common.workload.is_attached() && corpus.keeps_idle();
+    if is_idle && corpus.idle().next().is_none() {
+        note(format_args!("measuring the idle board"));
+        if session.measure_idle(&idle)? == 0 {
+            note(format_args!(
+                "the idle board is not measured: the GPU is busy, or no mode obeys"
+            ));
+        }
+    }
     common.workload.start(session.world(), common.json)?;
     let mut shown = Ok(());
     let mut show = Show {
@@ -237,7 +248,10 @@ fn text(row: &Row) -> String {
             row.steps,
             row.window_ms / 1e3
         ),
-        (Some(mark), ..) => format!("{mode}: {mark}, {:.2} W\n", row.peak_mw / 1e3),
+        (Some(mark), ..) => {
+            let power = row.idle_mw.unwrap_or(row.peak_mw);
+            format!("{mode}: {mark}, {:.2} W\n", power / 1e3)
+        }
         _ => format!("{mode}: not measured\n"),
     }
 }

@@ -10,7 +10,8 @@ use crate::options;
 use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
-use wattgate_simulated_board::corpus::{Feeding, Modes, csv, fed_csv};
+use wattgate_cli::planning::idle_modes;
+use wattgate_simulated_board::corpus::{Feeding, Modes, csv, fed_csv, with_idle};
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::storage::{Epoch, Storage, storage};
 use wattgate_simulated_board::unit::Unit;
@@ -35,6 +36,7 @@ Options:
                         storage, epoch and several sizes add them by themselves
   --modes WHICH         papers (PowerTrain's), characterizing, all, random:N, or one as
                         mode:CORES,CPU,GPU,EMC with the clocks in kHz [papers]
+  --idle                Add the idle power of five modes, in the column idle_mw
   --unit N              Draw this unit's differences from the seed N [the nominal unit]
   --seed S              Seed of noise and of random modes [0]
   -o, --output FILE     The corpus
@@ -58,6 +60,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let mut modes = Modes::Papers;
     let (mut minibatches, mut workers) = (Vec::new(), Vec::new());
     let (mut storages, mut epochs, mut columns) = (Vec::new(), Vec::new(), false);
+    let mut idle = false;
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
@@ -74,6 +77,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 epochs = list("--epoch", "first or later", &mut arguments, epoch)?;
             }
             Arg::Long("columns") => columns = true,
+            Arg::Long("idle") => idle = true,
             Arg::Long("modes") => modes = which(&arguments.value()?.string()?)?,
             Arg::Long("unit") => unit = Unit::drawn(arguments.value()?.parse()?),
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
@@ -102,6 +106,9 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         return Err(Failure::Missing("--storage, which --epoch needs"));
     }
     let columns = columns || minibatches.len() > 1 || !workers.is_empty() || !storages.is_empty();
+    if columns && idle {
+        return Err(Failure::Exclusive("--idle", "several feedings"));
+    }
     or(&mut minibatches, workload.minibatch);
     or(&mut workers, workload.loader.workers);
     or(&mut epochs, Epoch::Later);
@@ -134,7 +141,18 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         })
         .collect();
     let text = match (&fed[..], &runs[..]) {
-        ([(_, workload)], [(_, profiles)]) if !columns => csv(&board, &unit, workload, profiles),
+        ([(_, workload)], [(_, profiles)]) if !columns => {
+            let text = csv(&board, &unit, workload, profiles);
+            match idle {
+                true => {
+                    let mut profiler = Profiler::new(&board, unit, workload, seed);
+                    let modes = idle_modes(board.axes().each_ref().map(|axis| &axis[..]));
+                    let idle = modes.map(|mode| (mode, profiler.idle(mode)));
+                    with_idle(&text, &board, &unit, workload, &idle)
+                }
+                false => text,
+            }
+        }
         _ => fed_csv(&board, &unit, &workload.name, &runs),
     };
     file.commit(text.as_bytes())?;

@@ -23,6 +23,7 @@ pub fn choice<const N: usize>(
     let aimed = Query {
         objective: aim.objective,
         deadline: aim.deadline,
+        idle: aim.idle,
         ..within
     };
     match front.select(&aimed) {

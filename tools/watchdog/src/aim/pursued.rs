@@ -31,17 +31,23 @@ impl Pursued {
         told.saturating_sub(self.before)
     }
 
-    /// The aim of the governor when so many steps are done. While their number is unknown, each step has the time that it
-    /// had at the beginning. Returns `None` if the work is done: the governor then keeps its aim.
-    pub fn aim(&self, now: Milliseconds, done: Option<u64>) -> Option<Aim> {
-        let first = self.wanted.first();
+    /// The aim of the governor when so many steps are done, after its `first` one. While their number is unknown, each step has
+    /// the time that it had at the beginning. Once the work is done, an idle board rests in the mode of least power; `None` if it
+    /// is not idle: then the governor keeps its aim.
+    pub fn aim(
+        &self,
+        first: Aim,
+        now: Milliseconds,
+        done: Option<u64>,
+        is_idle: bool,
+    ) -> Option<Aim> {
         let (Some(By::Work { steps, within }), Some(done)) = (self.wanted.by, done) else {
             return Some(first);
         };
         let passed = now.since(self.since);
         let time = planned(within).0.saturating_sub(passed.0);
         match (steps.saturating_sub(done), time) {
-            (0, _) => None,
+            (0, _) => is_idle.then_some(Aim::REST),
             (_, 0) => Some(Aim::FASTEST),
             (left, time) => Some(Aim {
                 deadline: Some(share(Milliseconds(time), left)),
@@ -98,7 +104,7 @@ mod tests {
     fn time_is_divided_among_the_steps_that_are_left() {
         let hour = work(1_000, 3_600_000);
         let us = |now: u64, done| {
-            let aim = hour.aim(Milliseconds(500 + now), done);
+            let aim = hour.aim(hour.wanted.first(), Milliseconds(500 + now), done, false);
             aim.and_then(|aim| aim.deadline).map(|it| it.0)
         };
         // 99.5 % of 99.5 % of the time.
@@ -113,13 +119,19 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_done_changes_nothing_and_late_work_runs_fast() {
+    fn work_that_is_done_lets_the_idle_board_rest_and_late_work_runs_fast() {
         let minute = work(100, 60_000);
+        let aim = |now, done, is_idle| {
+            let first = minute.wanted.first();
+            minute.aim(first, now, Some(done), is_idle)
+        };
         let at = |now| Milliseconds(500 + now);
-        assert_eq!(minute.aim(at(30_000), Some(100)), None);
-        assert_eq!(minute.aim(at(30_000), Some(u64::MAX)), None);
+        for done in [100, u64::MAX] {
+            assert_eq!(aim(at(30_000), done, false), None);
+            assert_eq!(aim(at(30_000), done, true), Some(Aim::REST));
+        }
         for now in [60_000, 3_600_000, u64::MAX - 500] {
-            assert_eq!(minute.aim(at(now), Some(99)), Some(Aim::FASTEST));
+            assert_eq!(aim(at(now), 99, true), Some(Aim::FASTEST));
             assert_eq!(minute.late(at(now), Some(99)), Some(1));
             assert_eq!(minute.late(at(now), Some(100)), None);
         }

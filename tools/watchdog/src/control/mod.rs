@@ -297,6 +297,16 @@ impl<F: Files> Control<F> {
         self.governor.set_aim(aim);
     }
 
+    /// Whether the GPU has nothing to do; `false` if its load is not known.
+    pub fn is_idle(&self) -> bool {
+        self.governor.is_idle()
+    }
+
+    /// The power that the limit allows now, less the sensor's errors.
+    pub fn allowed(&self) -> Milliwatts {
+        self.governor.status().allowed
+    }
+
     /// Tells how many steps the workload has done.
     pub fn take_steps(&mut self, steps: u64) {
         self.steps = Some(steps);

@@ -93,9 +93,15 @@ impl<F: Files> Daemon<F> {
             self.tell(format_args!("aim is now {}", Shown(wanted)));
         }
         let (pursued, steps) = self.pursued();
+        let choices = self.control.choices();
+        // After a lease the config's aim holds again.
+        let is_leased = self.teller().is_some_and(|lease| lease.aim.is_some());
+        let afterwards = (self.config.aim, self.control.allowed());
+        let first = choices.aim(wanted, is_leased.then_some(afterwards));
+        let is_idle = self.control.is_idle();
         let aim = match pursued {
-            Some(pursued) => pursued.aim(self.now, steps),
-            None => Some(self.config.aim.first()),
+            Some(pursued) => pursued.aim(first, self.now, steps, is_idle),
+            None => Some(first),
         };
         if let Some(aim) = aim.filter(|aim| is_new || !is_near(aim, &self.aim)) {
             self.aim = aim;

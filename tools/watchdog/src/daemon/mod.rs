@@ -122,6 +122,7 @@ impl<F: Files> Daemon<F> {
         let base = config.limit_at(utc).power;
         let held = held(&config, base, &lowerings, std::iter::empty());
         setup.config.limit = held.limit;
+        let setup_aim = setup.aim();
         let model = Rc::new(Loaded {
             path: config.model.clone(),
             choices: setup.choices.clone(),
@@ -137,7 +138,7 @@ impl<F: Files> Daemon<F> {
             leases: Vec::new(),
             set_aim: None,
             shown_aim: config.aim,
-            aim: config.aim.first(),
+            aim: setup_aim,
             own_steps: None,
             yielded: None,
             held,
