@@ -2,9 +2,11 @@
 //!
 //! A case has a board, a unit, a limit, an objective, and a deadline of a step or of all steps. It is feasible: some mode meets
 //! the deadline, with a few per cent to spare, within 95 % of the limit. The daemon learns the steps that the simulated board
-//! does. What it costs is the true power of the modes that it was in, or that power times the time of a step; the best mode is
-//! found by a search of the truth of all modes.
+//! does. What it costs is the true power of the modes that it was in, or the energy until the deadline: of the work in these
+//! modes and of the idle board afterwards. An idle board waits for the next step in its mode, and rests in the least one once all
+//! steps are done. The best mode is found by a search of the truth of all modes.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +14,13 @@ use std::time::Duration;
 use serde::Serialize;
 use wattgate_board_tables::Board;
 use wattgate_cli::aim::{By, Wanted};
-use wattgate_runtime::{Microseconds, Milliseconds, Milliwatts, Objective};
+use wattgate_runtime::{
+    Aim, Confidence, Front, Microseconds, Milliseconds, Milliwatts, Model, Objective,
+};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
+use wattgate_watchdog::aim::choice;
 use wattgate_watchdog::clock::{Clock, UtcSeconds};
 use wattgate_watchdog::config::{self, Config};
 use wattgate_watchdog::daemon::Daemon;
@@ -55,8 +60,10 @@ pub struct Case {
     pub slack: f64,
     /// The time that a step took, or the work, over what it may take.
     pub used: f64,
-    /// Power, or energy of a step, over the least with which the deadline is met.
+    /// Power, or energy until the deadline, over the least with which the deadline is met.
     pub cost: f64,
+    /// Energy until the deadline of all steps that the model predicts, over the true one; `None` for another objective.
+    pub predicted: Option<f64>,
     /// Time in s in which the mean power of 430 ms was above the limit, and the longest at a stretch.
     pub over_s: f64,
     pub longest_over_s: f64,
@@ -146,28 +153,54 @@ fn case(weights: &Path, seed: u64) -> Result<Case, JudgeError> {
         objective,
         by: Some(by),
     };
-    let mut running = Running::start(&subject, &path(name, weights), limit_w, wanted)?;
-    let used = match by {
+    let model = path(name, weights);
+    let mut running = Running::start(&subject, &model, limit_w, wanted)?;
+    let least_idle_w = modes.iter().map(|mode| subject.idle_w(&mode.truth));
+    let least_idle_w = least_idle_w.fold(f64::INFINITY, f64::min);
+    // Of the true modes: power, or energy for each step until the deadline.
+    let cost = |mode: &TrueMode| match objective {
+        Objective::Power => mode.watts,
+        _ => {
+            let idle_w = match by {
+                By::Step(_) => subject.idle_w(&mode.truth),
+                By::Work { .. } => least_idle_w,
+            };
+            let time = 1.0 / mode.truth.rate;
+            mode.watts * time + idle_w * (step_s - time)
+        }
+    };
+    let in_time = modes.iter().filter(|mode| mode.watts <= limit_w);
+    let in_time = in_time.filter(|mode| mode.truth.rate * step_s >= 1.0);
+    let best = in_time.map(cost).fold(f64::INFINITY, f64::min);
+    let (used, spent, mut predicted) = match by {
         By::Work { steps, within } => {
+            let within_s = within.0 as f64 / 1e3;
             running.run(|_, done| done >= steps as f64, 3.0 * work_s);
-            running.passed_s / (within.0 as f64 / 1e3)
+            let (used, watts) = (running.passed_s / within_s, running.mean_w());
+            running.rest(within_s);
+            let predicted = predicted_j(&model, limit_w, wanted)?;
+            match objective {
+                Objective::Power => (used, watts, None),
+                _ => {
+                    let spent = running.energy_j;
+                    (used, spent / steps as f64, Some(predicted / spent))
+                }
+            }
         }
         By::Step(_) => {
             running.run(|passed, _| passed >= SETTLING.as_secs_f64(), work_s);
             running.restart();
             running.run(|passed, _| passed >= JUDGED.as_secs_f64(), work_s);
-            running.passed_s / running.steps / step_s
+            let used = running.passed_s / running.steps / step_s;
+            match objective {
+                Objective::Power => (used, running.mean_w(), None),
+                _ => (used, running.until(step_s) / running.steps, None),
+            }
         }
     };
-    let cost = |watts: f64, rate: f64| match objective {
-        Objective::Power => watts,
-        _ => watts / rate,
-    };
-    let in_time = modes.iter().filter(|mode| mode.watts <= limit_w);
-    let in_time = in_time.filter(|mode| mode.truth.rate * step_s >= 1.0);
-    let best = in_time.map(|mode: &TrueMode| cost(mode.watts, mode.truth.rate));
-    let best = best.fold(f64::INFINITY, f64::min);
-    let (watts, rate) = running.mean();
+    if !is_profiled {
+        predicted = None;
+    }
     let [over_s, longest_over_s] = running.over(limit_w);
     Ok(Case {
         board: name.to_owned(),
@@ -177,11 +210,33 @@ fn case(weights: &Path, seed: u64) -> Result<Case, JudgeError> {
         deadline: if is_work { "work" } else { "step" },
         slack,
         used,
-        cost: cost(watts, rate) / best,
+        cost: spent / best,
+        predicted,
         over_s,
         longest_over_s,
         changes: running.daemon.status().0.changes,
     })
+}
+
+/// The energy in J until the deadline of all steps that a model predicts, as `wattgate-trainer select` does.
+fn predicted_j(model: &Path, limit_w: f64, wanted: Wanted) -> Result<f64, JudgeError> {
+    let bytes = fs::read(model).map_err(other)?;
+    let model = Model::parse(&bytes).map_err(other)?;
+    let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+    let least = front.points().first().map_or(Milliwatts(0), |it| it.power);
+    let idle = wanted.idle(model.idle().map_err(other)?, least);
+    let aim = Aim {
+        idle,
+        ..wanted.first()
+    };
+    let choice = choice(&front, &aim, Milliwatts((1e3 * limit_w) as u32)).map_err(other)?;
+    let Some(By::Work { steps, within }) = wanted.by else {
+        return Ok(0.0);
+    };
+    let watts = choice.power.map_or(0.0, |power| f64::from(power.0) / 1e3);
+    let work_s = steps as f64 * f64::from(choice.time.0) / 1e6;
+    let rest_s = (within.0 as f64 / 1e3 - work_s).max(0.0);
+    Ok(watts * work_s + f64::from(idle.base.0) / 1e3 * rest_s)
 }
 
 /// The daemon on a board that has booted.
@@ -194,6 +249,10 @@ struct Running<'a> {
     passed_s: f64,
     /// True energy in J of the modes in the period, at their settled power.
     energy_j: f64,
+    /// For each stay in a mode: time in s, minibatches a second, and idle power in W.
+    stays: Vec<[f64; 3]>,
+    /// Whether the workload runs.
+    is_busy: bool,
 }
 
 impl<'a> Running<'a> {
@@ -220,6 +279,8 @@ impl<'a> Running<'a> {
             steps: 0.0,
             passed_s: 0.0,
             energy_j: 0.0,
+            stays: Vec::new(),
+            is_busy: true,
         })
     }
 
@@ -227,6 +288,7 @@ impl<'a> Running<'a> {
     fn restart(&mut self) {
         self.before += self.steps;
         (self.steps, self.passed_s, self.energy_j) = (0.0, 0.0, 0.0);
+        self.stays.clear();
     }
 
     /// Runs until the end, which is told time and steps of the period, or for some seconds.
@@ -240,17 +302,38 @@ impl<'a> Running<'a> {
             self.daemon.files().until(next);
             let seconds = (next - start).as_secs_f64();
             self.passed_s += seconds;
-            self.energy_j += seconds * self.subject.settled_w(&truth);
+            let idle_w = self.subject.idle_w(&truth);
+            let watts = match self.is_busy {
+                true => self.subject.settled_w(&truth),
+                false => idle_w,
+            };
+            self.energy_j += seconds * watts;
+            self.stays.push([seconds, truth.rate, idle_w]);
             let done = self.daemon.files().tree().jetson().minibatches();
             self.steps = done - self.before;
             self.daemon.take_own_steps(done as u64);
         }
     }
 
-    /// Mean power in W, and steps per second, of the period.
-    fn mean(&self) -> (f64, f64) {
-        let seconds = self.passed_s.max(f64::MIN_POSITIVE);
-        (self.energy_j / seconds, self.steps / seconds)
+    /// Ends the workload and runs on until so much of the period has passed.
+    fn rest(&mut self, until_s: f64) {
+        self.is_busy = false;
+        self.daemon.files().tree().jetson_mut().set_workload(None);
+        self.run(|passed, _| passed >= until_s, until_s);
+    }
+
+    /// Mean power in W of the period.
+    fn mean_w(&self) -> f64 {
+        self.energy_j / self.passed_s.max(f64::MIN_POSITIVE)
+    }
+
+    /// Energy in J of the period, and of the idle board from each step to a deadline in s.
+    fn until(&self, deadline_s: f64) -> f64 {
+        let waits = self.stays.iter().map(|[seconds, rate, idle_w]| {
+            let each = (deadline_s - 1.0 / rate).max(0.0);
+            seconds * rate * each * idle_w
+        });
+        self.energy_j + waits.sum::<f64>()
     }
 
     /// Time in s in which the true mean power of the window was above the limit, and the longest at a stretch.

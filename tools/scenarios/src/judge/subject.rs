@@ -83,6 +83,11 @@ impl<'a> Subject<'a> {
         truth.settled_w(&self.board.physics().thermal, &self.unit, self.fan)
     }
 
+    /// The power in W at which the idle board settles in a mode.
+    pub fn idle_w(&self, truth: &Truth) -> f64 {
+        truth.settled_at(0.0, &self.board.physics().thermal, &self.unit, self.fan)
+    }
+
     /// All modes of a model's grid that the board can be set to.
     pub fn modes(&self, grid: &Grid, path: &Path) -> Result<Vec<TrueMode>, JudgeError> {
         for (axis, known) in Axis::ALL.into_iter().zip(self.board.axes()) {
