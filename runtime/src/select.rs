@@ -132,12 +132,18 @@ impl fmt::Display for SelectError {
 
 impl error::Error for SelectError {}
 
-/// The first point of a range with the least energy until a deadline: what a step takes beyond what the idle board draws.
+/// The first point of a range with the least energy until a deadline: of a step, and of the idle board afterwards.
 #[inline(never)]
-fn least_over_idle(points: &[Point], fitting: Range<usize>, idle: Idle) -> Option<usize> {
+fn least_until(
+    deadline: Microseconds,
+    points: &[Point],
+    fitting: Range<usize>,
+    idle: Idle,
+) -> Option<usize> {
     let of = |point: &Point| {
-        let over = point.guarded.0 - idle.power(point.guarded).0;
-        u64::from(over) * u64::from(point.guarded_time.0)
+        let (time, power) = (point.guarded_time.0, point.guarded);
+        let waits = u64::from(deadline.0.saturating_sub(time));
+        u64::from(power.0) * u64::from(time) + u64::from(idle.power(power).0) * waits
     };
     let indices = points.iter().enumerate().skip(fitting.start);
     let fitting = indices.take(fitting.len());
@@ -175,10 +181,12 @@ impl<const N: usize> Front<N> {
             _ if fitting.is_empty() => None,
             Objective::Time => Some(fitting.end.saturating_sub(1)),
             Objective::Power => Some(fitting.start),
-            Objective::Energy if query.deadline.is_some() && query.idle != Idle::NONE => {
-                least_over_idle(points, fitting, query.idle)
-            }
-            energy => leaps::best(points, fitting, energy),
+            energy => match (energy, query.deadline) {
+                (Objective::Energy, Some(deadline)) if query.idle != Idle::NONE => {
+                    least_until(deadline, points, fitting, query.idle)
+                }
+                _ => leaps::best(points, fitting, energy),
+            },
         };
         let chosen = best.and_then(|at| points.get(at).zip(self.times().get(at)));
         let (best, time) = chosen.ok_or(SelectError::OverLimit {

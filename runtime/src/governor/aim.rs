@@ -133,15 +133,19 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     /// What the aim minimises, for a mode at a level of the load.
     fn cost(&self, index: usize, level: f32) -> f32 {
         let aim = self.pursuit.aim;
-        let mut power = self.modes.expected(index, level);
-        if aim.objective == Objective::Energy && aim.deadline.is_some() {
-            power -= aim.idle.power(Milliwatts(power as u32)).0 as f32;
-        }
+        let power = self.modes.expected(index, level);
         let time = self.predicted_time(index);
         match aim.objective {
             Objective::Time => time,
             Objective::Power => power,
-            Objective::Energy => power * time,
+            Objective::Energy => {
+                let taken = self.pursuit.slowness.unwrap_or(1.0) * time;
+                let waits = self.deadline().map_or(0.0, |end| (end - taken).max(0.0));
+                // A unit that draws more or less than predicted does so when idle, too.
+                let load = self.modes.point(index).map_or(Milliwatts(0), |it| it.power);
+                let idle = aim.idle.power(load).0 as f32 / load.0.max(1) as f32;
+                power * (taken + idle * waits)
+            }
             Objective::EnergyDelay => power * time * time,
         }
     }

@@ -47,10 +47,12 @@ fn exhaustive(
         let value = match query.objective {
             Objective::Time => t,
             Objective::Power => p,
-            Objective::Energy if query.deadline.is_some() => {
-                (p - u128::from(query.idle.power(guarded(mode)).0)) * t
+            Objective::Energy => {
+                let waits = query
+                    .deadline
+                    .map_or(0, |it| u128::from(it.0).saturating_sub(t));
+                p * t + u128::from(query.idle.power(guarded(mode)).0) * waits
             }
-            Objective::Energy => p * t,
             Objective::EnergyDelay => p * t * t,
         };
         (

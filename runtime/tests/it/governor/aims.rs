@@ -132,7 +132,8 @@ fn energy_is_nearly_the_least_with_and_without_a_deadline() {
     };
     let cost = |aim: &Aim, time: f64, power: f64| {
         let load = Milliwatts(power as u32);
-        time * (power - f64::from(aim.idle.power(load).0))
+        let waits = aim.deadline.map_or(0.0, |it| f64::from(it.0) - time);
+        time * power + f64::from(aim.idle.power(load).0) * waits
     };
     is_nearly_the_least(aim, cost, [1.04, 1.14]);
 }
