@@ -132,18 +132,14 @@ impl fmt::Display for SelectError {
 
 impl error::Error for SelectError {}
 
-/// The first point of a range with the least energy until a deadline: of a step, and of the idle board afterwards.
+/// The first point of a range with the least energy until the deadline: of a step, and of the idle board afterwards.
 #[inline(never)]
-fn least_until(
-    deadline: Microseconds,
-    points: &[Point],
-    fitting: Range<usize>,
-    idle: Idle,
-) -> Option<usize> {
+fn least_until(query: &Query, points: &[Point], fitting: Range<usize>) -> Option<usize> {
+    let deadline = query.deadline.unwrap_or(Microseconds(0));
     let of = |point: &Point| {
         let (time, power) = (point.guarded_time.0, point.guarded);
         let waits = u64::from(deadline.0.saturating_sub(time));
-        u64::from(power.0) * u64::from(time) + u64::from(idle.power(power).0) * waits
+        u64::from(power.0) * u64::from(time) + u64::from(query.idle.power(power).0) * waits
     };
     let indices = points.iter().enumerate().skip(fitting.start);
     let fitting = indices.take(fitting.len());
@@ -181,12 +177,8 @@ impl<const N: usize> Front<N> {
             _ if fitting.is_empty() => None,
             Objective::Time => Some(fitting.end.saturating_sub(1)),
             Objective::Power => Some(fitting.start),
-            energy => match (energy, query.deadline) {
-                (Objective::Energy, Some(deadline)) if query.idle != Idle::NONE => {
-                    least_until(deadline, points, fitting, query.idle)
-                }
-                _ => leaps::best(points, fitting, energy),
-            },
+            Objective::Energy if query.idle != Idle::NONE => least_until(query, points, fitting),
+            energy => leaps::best(points, fitting, energy),
         };
         let chosen = best.and_then(|at| points.get(at).zip(self.times().get(at)));
         let (best, time) = chosen.ok_or(SelectError::OverLimit {

@@ -230,6 +230,11 @@ impl Board {
         self.obedience.is_testing()
     }
 
+    /// How a mode sets the clocks.
+    pub fn clocks(&self) -> Clocks {
+        self.clocks
+    }
+
     /// Sets how a mode sets the clocks from now on; [`Clocks::Pin`] at first.
     pub fn set_clocks(&mut self, clocks: Clocks) {
         self.clocks = clocks;

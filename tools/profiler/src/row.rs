@@ -110,6 +110,10 @@ pub struct Row {
     pub peak_mw: f64,
     /// Mean power before the workload started; `None` unless the mark says so.
     pub idle_mw: Option<f64>,
+    /// The same with clocks that the kernel lowers below those of the mode, if that was asked for.
+    pub capped_time_ms: Option<f64>,
+    pub capped_power_mw: Option<f64>,
+    pub capped_idle_mw: Option<f64>,
     /// Why there is no measurement.
     pub mark: Option<Mark>,
 }
@@ -201,7 +205,12 @@ pub enum CorpusError {
 
 /// The columns that each version of wattgate added, the newest version first.
 const ADDED: [&[&str]; 5] = [
-    &["idle_mw"],
+    &[
+        "idle_mw",
+        "capped_time_ms",
+        "capped_power_mw",
+        "capped_idle_mw",
+    ],
     &["unit"],
     &["minibatch", "workers", "storage", "epoch"],
     &["fetch_ms", "compute_ms"],

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use wattgate_board::{ApplyError, Board, Disobedience, Effective, SampleError};
+use wattgate_board::{ApplyError, Board, Clocks, Disobedience, Effective, SampleError};
 use wattgate_cli::planning::Kind;
 use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
@@ -88,6 +88,8 @@ pub struct Task {
     pub margin: Milliwatts,
     /// When a measurement is complete.
     pub rules: Rules,
+    /// Whether each mode is also measured with its clocks as ceilings ([`Clocks::Cap`]).
+    pub caps: bool,
 }
 
 /// Why a session ended early. All rows so far are in the corpus.
@@ -290,9 +292,18 @@ impl<'a, W: World> Session<'a, W> {
                 self.retreat()?;
                 continue;
             };
+            let capped = match self.task.caps {
+                true => self.with_caps(|session| match session.set(*mode) {
+                    Ok(()) => session.idle_power(),
+                    Err(_) => Ok(None),
+                })?,
+                false => None,
+            };
+            let tenths = |power: f64| (10.0 * power).round() / 10.0;
             let temperature = self.board.hottest_mc(self.world.files());
             let row = Row {
-                idle_mw: Some((10.0 * power_mw).round() / 10.0),
+                idle_mw: Some(tenths(power_mw)),
+                capped_idle_mw: capped.map(tenths),
                 mark: Some(Mark::Idle),
                 window_ms: IDLE_TIME.as_millis() as f64,
                 end_s: self.world.now().as_millis() as f64 / 1e3,
@@ -305,6 +316,28 @@ impl<'a, W: World> Session<'a, W> {
             self.retreat()?;
         }
         Ok(self.idle.len())
+    }
+
+    /// Does something with clocks that are ceilings, then pins them again.
+    fn with_caps<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
+        self.board.set_clocks(Clocks::Cap);
+        let done = work(self);
+        self.board.set_clocks(Clocks::Pin);
+        done
+    }
+
+    /// Measures a mode again with its clocks as ceilings.
+    fn measure_capped(&mut self, mode: PowerMode, row: &mut Row) -> Result<(), SessionError> {
+        let mut capped = self.row(mode);
+        let outcome = self.with_caps(|session| session.measure(mode, &mut capped, true))?;
+        if let Outcome::Measured(measured) = &outcome {
+            capped.measure(measured);
+            (row.capped_time_ms, row.capped_power_mw) = (capped.time_ms, capped.power_mw);
+        }
+        Ok(())
     }
 
     /// Whether the GPU does nothing, as far as the board tells its load.
@@ -387,6 +420,9 @@ impl<'a, W: World> Session<'a, W> {
                 Outcome::Measured(measured) => {
                     row.measure(measured);
                     feeding.minibatch = self.task.feeding.minibatch.or(measured.items);
+                    if self.task.caps {
+                        self.measure_capped(mode, &mut row)?;
+                    }
                 }
                 Outcome::Marked(mark) => row.mark = Some(*mark),
                 Outcome::Refused(why) => {
@@ -605,6 +641,10 @@ impl<'a, W: World> Session<'a, W> {
             return Ok(match self.board.verify_all(self.world.files(), &mode) {
                 Err(_) => Outcome::Marked(Mark::Changed),
                 Ok(Effective::AsRequested) if !row.is_throttled() => Outcome::Measured(measured),
+                // Capped clocks are lower than those of the mode.
+                Ok(_) if self.board.clocks() == Clocks::Cap && row.over_current == 0 => {
+                    Outcome::Measured(measured)
+                }
                 Ok(_) => Outcome::Marked(Mark::Throttled),
             });
         }

@@ -119,6 +119,7 @@ pub const PLAN: &str =
                    daemon looks for models; without any, /usr/share/wattgate/references/BOARD.wgt]
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [18]
+  --caps           Measure each mode also with clocks that the kernel may lower, the config's clocks = cap
   --seed S         Seed of the planner [1]
   --minibatch N    Samples in a step, for the column `minibatch` [as the workload reports]
   --workers N      Loader workers, for the column `workers` [blank]
@@ -134,6 +135,8 @@ pub struct Plan {
     pub planner: String,
     pub references: Vec<String>,
     pub rules: Rules,
+    /// Whether each mode is also measured with its clocks as ceilings.
+    pub caps: bool,
     pub seed: u64,
     /// How the workload is fed, as far as the user states it.
     pub feeding: Feeding,
@@ -157,6 +160,7 @@ impl Default for Plan {
             planner: PLANNER.to_owned(),
             references: Vec::new(),
             rules: Rules::default(),
+            caps: false,
             seed: 1,
             feeding: Feeding::default(),
         }
@@ -190,6 +194,7 @@ impl Plan {
                 let seconds = within(parser, "--longest", 1.0..=3600.0, "1 … 3600")?;
                 self.rules.longest = Duration::from_secs_f64(seconds);
             }
+            "--caps" => self.caps = true,
             "--seed" => self.seed = parser.value()?.parse()?,
             "--minibatch" => {
                 let size = within(parser, "--minibatch", 1..=u32::MAX, "a number above 0")?;

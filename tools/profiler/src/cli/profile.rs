@@ -158,6 +158,7 @@ pub fn profile<'a>(
         limit: site.limit,
         margin,
         rules: plan.rules,
+        caps: plan.caps,
     };
     let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
     // Before the workload starts: a planner may be absent or its machine may not answer.
@@ -192,6 +193,9 @@ pub fn profile<'a>(
     }
     ran?;
     shown?;
+    if let Some(difference) = capped(&corpus.rows) {
+        note(format_args!("{difference}"));
+    }
     Ok(Profiled {
         session,
         planner,
@@ -237,6 +241,25 @@ impl Show {
             }
         }
     }
+}
+
+/// What capped clocks cost and gain beside pinned ones, in the mean of the modes that have both.
+fn capped(rows: &[Row]) -> Option<String> {
+    let mean = |of: &dyn Fn(&Row) -> Option<f64>| {
+        let ratios: Vec<f64> = rows.iter().filter_map(of).map(f64::ln).collect();
+        let n = ratios.len() as f64;
+        let ratio = (ratios.iter().sum::<f64>() / n).exp();
+        (n > 0.0).then(|| (100.0 * (ratio - 1.0), ratios.len()))
+    };
+    let (time, modes) = mean(&|row| Some(row.capped_time_ms? / row.time_ms?))?;
+    let (power, _) = mean(&|row| Some(row.capped_power_mw? / row.power_mw?))?;
+    let mut text = format!(
+        "capped beside pinned clocks, mean of {modes} modes: time {time:+.1} %, power {power:+.1} %"
+    );
+    if let Some((idle, modes)) = mean(&|row| Some(row.capped_idle_mw? / row.idle_mw?)) {
+        text += &format!("; idle power {idle:+.1} %, mean of {modes} modes");
+    }
+    Some(text)
 }
 
 fn text(row: &Row) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wattgate_board::Files;
-use wattgate_cli::planning::Kind;
+use wattgate_cli::planning::{Kind, idle_modes};
 use wattgate_profiler::ladder::Ladder;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
 use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Row};
@@ -35,6 +35,10 @@ pub struct Bench {
     trace: Vec<(f64, f64, f64)>,
     /// Compares the true power with a limit, if it is asked to.
     pub meter: Option<Meter>,
+    /// The modes in which the idle board is measured, before this workload starts.
+    idle: Option<(Vec<PowerMode>, Workload)>,
+    /// Whether modes are measured with capped clocks, too.
+    caps: bool,
     /// What goes wrong once the board was discovered, as commands to the simulated board.
     pub faults: Vec<String>,
 }
@@ -70,6 +74,8 @@ impl Bench {
             over_s: 0.0,
             trace: Vec::new(),
             meter: None,
+            idle: None,
+            caps: false,
             faults: Vec::new(),
         }
     }
@@ -181,6 +187,7 @@ fn profile_with<P: Planner + Send + 'static>(
         limit: limit_w.map(|watts| Milliwatts(1_000 * watts)),
         margin: Milliwatts(0),
         rules: Rules::default(),
+        caps: bench.caps,
     };
     bench.limit_w = limit_w.map_or(f64::INFINITY, f64::from);
     let ladder = Ladder {
@@ -191,6 +198,14 @@ fn profile_with<P: Planner + Send + 'static>(
     let session = Session::begin(&mut bench, &mut board, ladder, task);
     let result = session.and_then(|mut it| {
         it.ready(&planner)?;
+        if let Some((modes, workload)) = it.world().idle.take() {
+            it.measure_idle(&modes)?;
+            it.world()
+                .files
+                .tree
+                .jetson_mut()
+                .set_workload(Some(workload));
+        }
         it.run(&planner, &mut corpus, &mut |_, _| {})
     });
     let rows = corpus.rows;
@@ -438,4 +453,96 @@ fn a_workload_that_tells_another_minibatch_than_the_user_ends_the_session() {
         "the workload reports 16 samples in a step, but --minibatch is 32"
     );
     assert!(done.rows.is_empty());
+}
+
+/// A board whose workload starts after its idle power was measured.
+fn idle_bench(name: &str, workload: &str) -> Bench {
+    let mut bench = Bench::of(booted(name));
+    let jetson = bench.files.tree.jetson();
+    let axes = jetson.board().axes();
+    let modes = idle_modes(axes.each_ref().map(|axis| &axis[..]));
+    let modes = modes.map(PowerMode::from_knobs).to_vec();
+    let workload = Workload::named(workload).expect("a shipped workload");
+    bench.idle = Some((modes, workload));
+    bench
+}
+
+#[test]
+fn the_idle_board_is_measured_before_the_workload_starts() {
+    for name in ["orin-agx-64", "orin-nano-8-super", "xavier-agx"] {
+        let mut bench = idle_bench(name, "lenet");
+        bench.caps = true;
+        let done = profile(bench, lowest(name), &[highest(name), middle(name)], None);
+        done.result.expect("all are measured");
+        let (idle, busy): (Vec<&Row>, _) = done
+            .rows
+            .iter()
+            .partition(|row| row.mark == Some(Mark::Idle));
+        assert_eq!((idle.len(), busy.len()), (5, 2), "{name}");
+        for row in idle {
+            let [_, truth] = truth(&done.bench, row);
+            // The window of the row is that of the capped clocks.
+            let (pinned, capped) = (row.idle_mw.expect("a power"), row.capped_idle_mw);
+            let capped = capped.expect("a power");
+            assert!(
+                (capped / truth - 1.0).abs() < 0.03,
+                "{name}: {capped} {truth}"
+            );
+            assert!(capped < 1.01 * pinned, "{name}: {capped} {pinned}");
+            assert_eq!((row.time_ms, row.power_mw), (None, None));
+        }
+        for row in busy.iter().filter(|row| row.mark.is_none()) {
+            let (time, power) = (row.time_ms.expect("a time"), row.power_mw.expect("a power"));
+            let capped = (
+                row.capped_time_ms.expect("a time"),
+                row.capped_power_mw.expect("a power"),
+            );
+            assert!(
+                capped.0 > 0.97 * time && capped.1 < 1.03 * power,
+                "{name}: {row:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_busy_board_has_no_idle_power_and_a_limit_holds_while_it_is_measured() {
+    let name = "orin-agx-64";
+    let mut bench = idle_bench(name, "resnet18");
+    let busy = Workload::named("resnet18").expect("a shipped workload");
+    bench.files.tree.jetson_mut().set_workload(Some(busy));
+    let done = profile(bench, lowest(name), &[middle(name)], None);
+    done.result.expect("the mode is measured");
+    assert!(done.rows.iter().all(|row| row.mark != Some(Mark::Idle)));
+    // The idle board draws 23 W in its highest mode.
+    let bench = idle_bench(name, "resnet18");
+    let done = profile(bench, lowest(name), &[lowest(name)], Some(16));
+    done.result.expect("the mode is measured");
+    let idle = done.rows.iter().filter_map(|row| row.idle_mw);
+    let idle: Vec<f64> = idle.collect();
+    assert!((2..5).contains(&idle.len()), "{idle:?}");
+    assert!(idle.iter().all(|power| *power < 16_000.0));
+    assert!(
+        done.bench.over_s < 2.0,
+        "{} s over the limit",
+        done.bench.over_s
+    );
+}
+
+#[test]
+fn a_second_session_knows_the_idle_power_of_the_first() {
+    let name = "orin-nano-8-super";
+    let first = profile(
+        idle_bench(name, "lenet"),
+        lowest(name),
+        &[middle(name)],
+        None,
+    );
+    let folder = first.folder;
+    let mut corpus = corpus(&folder.path().join("corpus.csv"), None);
+    assert_eq!(corpus.idle().count(), 5);
+    assert!(corpus.keeps_idle());
+    let before = corpus.rows.len();
+    corpus.append(first.rows[0].clone()).expect("it is written");
+    assert_eq!(corpus.rows.len(), before + 1);
 }

@@ -7,7 +7,15 @@ use wattgate_board_tables::Board;
 use super::clock::{CPU_DELAY, Clock, EMC_DELAY, GPU_DELAY};
 use super::settings::{Governor, Settings, ends};
 use super::thermal::Caps;
-use crate::pipeline::Clocks;
+use crate::pipeline::{Clocks, Luck, Pipeline};
+use crate::workload::Workload;
+
+/// The load up to which the GPU's governor lowers its clock: `load_target` of nvhost_podgov, 700 of 1,000
+/// (L4T's governor_pod_scaling.c).
+const GPU_TARGET: f64 = 0.7;
+
+/// The same of the CPU's: schedutil asks for 1.25 times the clock that the load needs.
+const CPU_TARGET: f64 = 0.8;
 
 /// The clocks of the clusters, of the GPU and of the memory.
 #[derive(Clone, Debug)]
@@ -71,12 +79,14 @@ impl ClockTree {
 
     /// Requests the clocks that follow from settings, load and temperature. `processes` is the
     /// number of processes of the workload, 0 without one; cooling caps the clocks at `caps`.
+    /// Between minimum and maximum, clocks follow the load of `workload`, as they settle; without
+    /// it they are at the maximum while there are processes.
     pub fn request(
         &mut self,
         now: Duration,
         board: &Board,
         settings: &Settings,
-        processes: usize,
+        (processes, workload): (usize, Option<&Workload>),
         caps: Caps,
     ) {
         // A whole cluster runs at the highest request of its cores (section 1).
@@ -97,12 +107,64 @@ impl ClockTree {
         } else {
             settings.gpu.min_khz
         };
+        let (mut wanted, mut gpu) = (wanted, gpu);
         let ceiling = settings.emc_ceiling_khz(board);
         let emc = match (settings.emc.locked, busy) {
             (true, _) => settings.emc.rate_khz.unwrap_or(self.emc.requested()),
             (false, true) => ceiling,
             (false, false) => ends(&board.emc_khz).0,
         };
+        if let Some(workload) = workload {
+            let clocks = |cpu: &[u32], gpu: u32| {
+                let ghz = |khz: u32| f64::from(khz) / 1e6;
+                let cores = online(board, settings);
+                let used = cores.take(processes).map(|(_, cluster)| ghz(cpu[cluster]));
+                let used: Vec<f64> = used.collect();
+                let of_board = self.true_clocks(board, settings, processes, 1);
+                Clocks {
+                    cpu_ghz: used.iter().sum::<f64>() / used.len().max(1) as f64,
+                    gpu_ghz: ghz(gpu),
+                    emc_ghz: ghz(emc.min(ceiling)),
+                    ..of_board
+                }
+            };
+            let step =
+                |clocks: Clocks| Pipeline::new(board, workload, clocks).step(None, &Luck::NONE);
+            let lowest = |table: &[u32], min: u32, max: u32, is_enough: &dyn Fn(u32) -> bool| {
+                let between = table
+                    .iter()
+                    .copied()
+                    .filter(|khz| (min..=max).contains(khz));
+                let mut enough = between.filter(|khz| is_enough(*khz));
+                enough.next().unwrap_or(max)
+            };
+            let limits = settings.gpu;
+            if !limits.performance && limits.min_khz < limits.max_khz {
+                gpu = lowest(&board.gpu_khz, limits.min_khz, limits.max_khz, &|khz| {
+                    let step = step(clocks(&wanted, khz));
+                    step.gpu_busy <= GPU_TARGET * step.period
+                });
+            }
+            // The main process spins while it waits for the GPU; the loaders have the other cores.
+            let main = online(board, settings).next().map(|(_, cluster)| cluster);
+            let loaders = processes.saturating_sub(1).max(1) as f64;
+            for cluster in 0..wanted.len() {
+                let policy = settings.policies[cluster];
+                let follows = policy.governor == Governor::Schedutil
+                    && policy.min_khz < policy.max_khz
+                    && wanted[cluster] == policy.max_khz;
+                if !follows || Some(cluster) == main {
+                    continue;
+                }
+                let before = wanted.clone();
+                wanted[cluster] = lowest(&board.cpu_khz, policy.min_khz, policy.max_khz, &|khz| {
+                    let mut of = before.clone();
+                    of[cluster] = khz;
+                    let step = step(clocks(&of, gpu));
+                    step.loader_cpu <= CPU_TARGET * loaders * step.period
+                });
+            }
+        }
         for (clock, khz) in self.cpu.iter_mut().zip(wanted) {
             clock.request(now, khz.min(caps.cpu_khz));
         }

@@ -151,6 +151,11 @@ impl Consumption {
         workload.map_or(0, |workload| 1 + workload.loader.workers as usize)
     }
 
+    /// The workload that the kernel's governors follow; `None` if the load is given by [`Self::set_load`].
+    pub fn followed(&self) -> Option<&Workload> {
+        self.workload.as_ref().filter(|_| self.gpu_load.is_none())
+    }
+
     /// Fraction of the time during which kernels execute, or the load given to [`Self::set_load`].
     pub fn gpu_load(&self) -> f64 {
         let given = self.gpu_load.filter(|_| self.workload.is_some());

@@ -500,10 +500,10 @@ impl Jetson {
     fn retarget(&mut self) {
         self.redraw = true;
         self.consumption.expire();
-        let processes = self.consumption.processes();
+        let load = (self.consumption.processes(), self.consumption.followed());
         let caps = self.caps();
         self.clocks
-            .request(self.now, &self.board, &self.settings, processes, caps);
+            .request(self.now, &self.board, &self.settings, load, caps);
         if let Some(pwm) = self.settings.fan_pwm {
             self.cooling.fan_pwm = pwm;
         }

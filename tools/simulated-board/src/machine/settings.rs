@@ -5,8 +5,7 @@ use wattgate_board_tables::{Board, Preset};
 /// cpufreq governor: chooses the clock between minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Governor {
-    /// The maximum for a core with a runnable process, otherwise the minimum. Assumed: the real
-    /// governor follows the load.
+    /// Follows the load of a cluster with a runnable process, otherwise the minimum.
     Schedutil,
     /// The maximum.
     Performance,
@@ -28,8 +27,8 @@ pub struct Policy {
 pub struct Gpu {
     pub min_khz: u32,
     pub max_khz: u32,
-    /// Whether the performance governor is set: always the maximum clock. Otherwise the maximum
-    /// clock applies only under load (assumed).
+    /// Whether the performance governor is set: always the maximum clock. Otherwise the clock follows
+    /// the load.
     pub performance: bool,
     /// Whether the rail may be power-gated without load.
     pub railgate: bool,
