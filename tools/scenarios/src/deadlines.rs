@@ -30,7 +30,7 @@ use wattgate_watchdog::setup::Setup;
 use crate::course::LIMIT_WINDOW;
 use crate::fleet::{boot, unbeaten};
 use crate::judge::{JudgeError, Subject, TrueMode};
-use crate::models::{BOARDS, WORKLOAD, path};
+use crate::models::{BOARDS, ORIN_AGX, WORKLOAD, XAVIER_AGX, path};
 use crate::parallel::on_all_cores;
 use crate::recorded::{Note, RecordedTree};
 use crate::replay::ReplayError;
@@ -218,6 +218,98 @@ fn case(weights: &Path, seed: u64) -> Result<Case, JudgeError> {
     })
 }
 
+/// The boards of [`courses`], the time for all steps, and the time of a step over that of the fastest one within the limit.
+const COURSES: [&str; 2] = [XAVIER_AGX, ORIN_AGX];
+const COURSE: Duration = Duration::from_secs(600);
+const COURSE_SLACK: f64 = 2.0;
+
+/// One training under an aim, until the deadline of all its steps.
+#[derive(Clone, Debug, Serialize)]
+pub struct Course {
+    pub board: &'static str,
+    pub limit_w: f64,
+    pub steps: u64,
+    /// `fastest, then rest`, or the name of the objective with the deadline.
+    pub aim: &'static str,
+    /// When all steps were done, in s.
+    pub done_s: f64,
+    /// True energy until the deadline in J.
+    pub energy_j: f64,
+    /// Each second: time in s, mean power in W, steps done.
+    pub points: Vec<[f64; 3]>,
+}
+
+/// The same training on two boards under three aims: as fast as the limit allows and then rest, with the least power, and with the
+/// least energy.
+pub fn courses(weights: &Path) -> Result<Vec<Course>, JudgeError> {
+    let aims = [None, Some(Objective::Power), Some(Objective::Energy)];
+    let jobs = COURSES
+        .into_iter()
+        .flat_map(|name| aims.map(|aim| (name, aim)));
+    on_all_cores(&jobs.collect::<Vec<_>>(), |(name, aim)| {
+        course(weights, name, *aim)
+    })
+}
+
+fn course(
+    weights: &Path,
+    name: &'static str,
+    aim: Option<Objective>,
+) -> Result<Course, JudgeError> {
+    let board = Board::named(name).map_err(other)?;
+    let workload = Workload::named(WORKLOAD).map_err(other)?;
+    let unit = Unit::NOMINAL;
+    let subject = Subject::new(&board, &workload, unit, boot(&board), Fan::Full)?;
+    let modes = unbeaten(&subject)?;
+    let [least, most] = [modes.last(), modes.first()].map(|it| it.map_or(0.0, |it| it.watts));
+    let limit_w = 0.5 * (least + most);
+    let fastest = modes.iter().find(|mode| mode.watts <= 0.95 * limit_w);
+    let rate = fastest.map_or(0.0, |mode| mode.truth.rate);
+    let steps = (COURSE.as_secs_f64() * rate / COURSE_SLACK) as u64;
+    let within = Milliseconds(COURSE.as_millis() as u64);
+    let wanted = aim.map_or(Wanted::FASTEST, |objective| Wanted {
+        objective,
+        by: Some(By::Work { steps, within }),
+    });
+    let mut running = Running::start(&subject, &path(name, weights), limit_w, wanted)?;
+    let longest = COURSE.as_secs_f64();
+    running.run(|_, done| done >= steps as f64, longest);
+    let done_s = running.passed_s;
+    if aim.is_none() {
+        let rest = Wanted {
+            objective: Objective::Power,
+            by: None,
+        };
+        let now = running.daemon.files().now();
+        running.daemon.pursue(rest, &BoardClock(now));
+    }
+    running.rest(longest);
+    let energy_j = running.daemon.files().tree().jetson().energy_j();
+    let notes: Vec<Note> = running.daemon.files().record().notes.clone();
+    let mut points = Vec::new();
+    let mut before = [0.0; 2];
+    for note in notes {
+        let [now, energy] = note;
+        if now - before[0] >= 1.0 {
+            let watts = (energy - before[1]) / (now - before[0]);
+            points.push([now, watts, steps as f64]);
+            before = note;
+        }
+    }
+    for (point, done) in points.iter_mut().zip(running.progress(steps)) {
+        point[2] = done;
+    }
+    Ok(Course {
+        board: name,
+        limit_w,
+        steps,
+        aim: aim.map_or("fastest, then rest", Objective::name),
+        done_s,
+        energy_j,
+        points,
+    })
+}
+
 /// The energy in J until the deadline of all steps that a model predicts, as `wattgate-trainer select` does.
 fn predicted_j(model: &Path, limit_w: f64, wanted: Wanted) -> Result<f64, JudgeError> {
     let bytes = fs::read(model).map_err(other)?;
@@ -320,6 +412,21 @@ impl<'a> Running<'a> {
         self.is_busy = false;
         self.daemon.files().tree().jetson_mut().set_workload(None);
         self.run(|passed, _| passed >= until_s, until_s);
+    }
+
+    /// The steps that were done at each second of the period, `steps` at most.
+    fn progress(&self, steps: u64) -> impl Iterator<Item = f64> {
+        let mut passed = 0.0;
+        let mut done = 0.0;
+        let mut all = Vec::new();
+        for [seconds, rate, _] in &self.stays {
+            passed += seconds;
+            done += seconds * rate;
+            while (all.len() as f64 + 1.0) <= passed {
+                all.push(done.min(steps as f64));
+            }
+        }
+        all.into_iter()
     }
 
     /// Mean power in W of the period.

@@ -17,12 +17,14 @@
 //! | what was learned and measured, beside the truth | [`judge`] |
 //! | units of a board that a model was not made of | [`fleet`] |
 //! | random deadlines | [`deadlines`] |
+//! | pinned and capped clocks | [`capped`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
 //! [`LIMIT_WINDOW`], whatever the time constant of the sensor is.
 #![forbid(unsafe_code)]
 
+pub mod capped;
 mod course;
 pub mod deadlines;
 pub mod fleet;

@@ -17,8 +17,8 @@ use lexopt::{Arg, Parser};
 use wattgate_cli::exit::end;
 
 use commands::{
-    anchors, board, corpus, deadlines, judge, kernels, load, loads, replay, scenarios, units,
-    workload,
+    anchors, board, clocks, corpus, deadlines, judge, kernels, load, loads, replay, scenarios,
+    units, workload,
 };
 use failure::Failure;
 use help::print_help;
@@ -39,6 +39,7 @@ Commands:
   replay     Replay a load from a file while a governor holds a limit
   loads      Replay all built-in loads on several boards
   units      Choose modes on units of a board that the model was not made of
+  clocks     Set modes with pinned and with capped clocks, and compare
   deadlines  Give the daemon random deadlines, and compare with the truth
   scenarios  Compare governors while limits step, faults occur and daemons restart
 
@@ -61,6 +62,7 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         Some(Arg::Value(command)) if command == "replay" => replay::run(arguments),
         Some(Arg::Value(command)) if command == "loads" => loads::run(arguments),
         Some(Arg::Value(command)) if command == "scenarios" => scenarios::run(arguments),
+        Some(Arg::Value(command)) if command == "clocks" => clocks::run(arguments),
         Some(Arg::Value(command)) if command == "deadlines" => deadlines::run(arguments),
         Some(Arg::Value(command)) if command == "units" => units::run(arguments),
         Some(Arg::Short('h') | Arg::Long("help")) => print_help(&[USAGE]),

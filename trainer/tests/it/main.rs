@@ -10,6 +10,7 @@ mod characterize;
 mod commands;
 mod common;
 mod help;
+mod idle;
 mod kernels;
 mod learned;
 mod measured;

@@ -1,5 +1,7 @@
 //! `deadlines`: random deadlines, and what they cost.
 
+mod page;
+
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
@@ -8,7 +10,8 @@ use crate::failure::Failure;
 use crate::help::print_help;
 use crate::options::number;
 use crate::output::{print, print_json};
-use wattgate_scenarios::deadlines::{Case, cases};
+use wattgate_cli::output::AtomicFile;
+use wattgate_scenarios::deadlines::{Case, cases, courses};
 
 const USAGE: &str = "\
 Give the daemon random deadlines under random limits, and compare with the best mode of the board's truth
@@ -20,6 +23,7 @@ Options:
   --seed N          The first case [1]
   --weights DIR     Folder of the models [weights]
   --json            Print JSON: an array of cases
+  -o, --page FILE   Also run one training under three aims on two boards, and write a page with figures
   -h, --help        Print this
 
 A case is a board, a unit of it, a limit, the objective least-power or least-energy, and a deadline of a step or of all
@@ -32,7 +36,7 @@ is the true power: on a unit whose sensor reads low by more than its typical err
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut count, mut seed, mut json) = (200, 1, false);
+    let (mut count, mut seed, mut json, mut page) = (200, 1, false, None);
     let mut weights = PathBuf::from("weights");
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -40,11 +44,18 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
             Arg::Long("json") => json = true,
+            Arg::Short('o') | Arg::Long("page") => page = Some(PathBuf::from(arguments.value()?)),
             Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
             argument => return Err(argument.unexpected().into()),
         }
     }
+    let file = page.as_deref().map(AtomicFile::create).transpose()?;
     let cases = cases(&weights, count, seed)?;
+    if let Some(file) = file {
+        let page = page::page(&courses(&weights)?, &cases, &text(&cases));
+        let page = page.map_err(|why| Failure::Plot(why.to_string()))?;
+        file.commit(page.as_bytes())?;
+    }
     match json {
         true => print_json(serde_json::to_string_pretty(&cases)),
         false => print(&text(&cases)),

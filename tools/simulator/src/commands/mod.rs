@@ -2,6 +2,7 @@
 
 pub mod anchors;
 pub mod board;
+pub mod clocks;
 pub mod corpus;
 pub mod deadlines;
 pub mod judge;

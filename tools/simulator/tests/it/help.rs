@@ -23,6 +23,7 @@ fn every_help_text_is_the_golden_one() {
         "replay",
         "loads",
         "units",
+        "clocks",
         "deadlines",
         "scenarios",
     ] {
