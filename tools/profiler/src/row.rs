@@ -62,8 +62,13 @@ pub struct Feeding {
 /// Most loader workers that the trainer takes.
 pub const MAX_WORKERS: u32 = 1_024;
 
-/// A CPU below this share of its clock is throttled by the firmware.
+/// A unit below this share of its clock is throttled.
 const DELIVERED: f64 = 0.9;
+
+/// Whether a true clock is that of a mode.
+pub fn is_delivered(clock: Kilohertz, of_mode: Kilohertz) -> bool {
+    f64::from(clock.0) >= DELIVERED * f64::from(of_mode.0)
+}
 
 /// A row of the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -151,7 +156,7 @@ impl Row {
 
     /// Whether the firmware slowed the CPU or halved clocks in the window.
     pub fn is_throttled(&self) -> bool {
-        let is_slow = |khz: u32| f64::from(khz) < DELIVERED * f64::from(self.cpu_khz);
+        let is_slow = |khz: u32| !is_delivered(Kilohertz(khz), Kilohertz(self.cpu_khz));
         self.over_current > 0 || self.delivered_cpu_khz.is_some_and(is_slow)
     }
 

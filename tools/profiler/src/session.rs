@@ -20,7 +20,7 @@ use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::ladder::Ladder;
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
-use crate::row::{CorpusError, CorpusFile, Feeding, Mark, Row};
+use crate::row::{CorpusError, CorpusFile, Feeding, Mark, Row, is_delivered};
 use crate::sensing::{OverCurrent, estimator};
 use crate::window::{Count, Measured, Rules, Window};
 use crate::world::{Event, Exit, World};
@@ -69,8 +69,9 @@ const PUBLISHED: Duration = Duration::from_secs(2);
 /// Time over which the power of the idle board is averaged: its noise is that of the sensor.
 const IDLE_TIME: Duration = Duration::from_secs(3);
 
-/// An idle GPU has a load of at most this in permille.
+/// An idle GPU has a load of at most this in permille, and one that works at least that.
 const IDLE_LOAD: u16 = 50;
+const BUSY_LOAD: u16 = 300;
 
 /// What a session is to do.
 #[derive(Clone, Debug)]
@@ -577,7 +578,7 @@ impl<'a, W: World> Session<'a, W> {
         let mut is_published = false;
         let set = self.world.now();
         let mut window = Some(Window::new(self.task.rules, set));
-        let mut clocks = Vec::new();
+        let (mut clocks, mut gpu_clocks) = (Vec::new(), Vec::new());
         let mut next_clock = set + CLOCK_LOOK;
         self.stepped = set;
         loop {
@@ -627,6 +628,10 @@ impl<'a, W: World> Session<'a, W> {
                     return Ok(Outcome::Marked(Mark::Changed));
                 }
                 clocks.extend(self.board.delivered_cpu(self.world.files()));
+                let load = self.board.gpu_load(self.world.files());
+                if load.is_some_and(|load| load >= BUSY_LOAD) {
+                    gpu_clocks.extend(self.board.gpu_clock(self.world.files()));
+                }
             }
             let measured = window.as_ref().and_then(|it| it.measured(&self.estimator));
             let Some(measured) = measured else { continue };
@@ -638,9 +643,14 @@ impl<'a, W: World> Session<'a, W> {
             row.over_current = self.over_current().since(events_before);
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
+            gpu_clocks.sort_unstable();
+            // As where its minimum does not obey: the kernel lowers the clock.
+            let gpu = gpu_clocks.get(gpu_clocks.len() / 2);
+            let is_slow = gpu.is_some_and(|gpu| !is_delivered(*gpu, mode.gpu));
+            let is_throttled = row.is_throttled() || is_slow;
             return Ok(match self.board.verify_all(self.world.files(), &mode) {
                 Err(_) => Outcome::Marked(Mark::Changed),
-                Ok(Effective::AsRequested) if !row.is_throttled() => Outcome::Measured(measured),
+                Ok(Effective::AsRequested) if !is_throttled => Outcome::Measured(measured),
                 // Capped clocks are lower than those of the mode.
                 Ok(_) if self.board.clocks() == Clocks::Cap && row.over_current == 0 => {
                     Outcome::Measured(measured)

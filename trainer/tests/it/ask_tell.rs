@@ -393,7 +393,7 @@ fn a_defective_request_is_refused_by_name_and_changes_nothing() {
         (
             "{\"stop\":{}}".to_owned(),
             "request",
-            "ask, tell, exclude or fit",
+            "ask, tell, exclude, idle or fit",
         ),
         ("{\"ask\":null}".to_owned(), "fields", "null"),
         (
@@ -730,4 +730,25 @@ fn it_takes_no_other_source_of_modes() {
             refused.stderr
         );
     }
+}
+
+/// A planner takes idle powers, and its model has them.
+#[test]
+fn idle_powers_that_are_told_are_in_the_model() {
+    let start = json!({"version": 2, "axes": axes(), "modes": 9, "seed": 3});
+    let mut planner = Planner::with(&start);
+    let asked = planner.asked();
+    let idle = |power_mw: f64| json!({"idle": {"mode": asked, "power_mw": power_mw}});
+    assert_eq!(planner.refused(&idle(2.5).to_string()).0, "value");
+    assert_eq!(planner.send(&idle(150.0)), json!({"told": {"measured": 0}}));
+    assert_eq!(planner.asked(), asked, "the plan stays");
+    for _ in 0..5 {
+        let mode = planner.asked();
+        planner.tell(&mode);
+    }
+    let (bytes, _) = fitted(&mut planner);
+    planner.end();
+    let model = Model::parse(&bytes).expect("a model");
+    let idle = model.idle().expect("it decodes").expect("a power");
+    assert_eq!((idle.base.0, idle.share), (150, 0));
 }

@@ -163,8 +163,10 @@ pub fn profile<'a>(
     let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
     // Before the workload starts: a planner may be absent or its machine may not answer.
     session.ready(&planner)?;
-    let is_idle = !common.workload.is_attached() && corpus.keeps_idle();
-    if is_idle && corpus.idle().next().is_none() {
+    // Of a list of modes, those alone are measured, unless a model is made of them.
+    let asks_idle = matches!(plan.modes, Modes::Number(_)) || fits || plan.caps;
+    let is_possible = !common.workload.is_attached() && corpus.keeps_idle();
+    if asks_idle && is_possible && corpus.idle().next().is_none() {
         note(format_args!("measuring the idle board"));
         if session.measure_idle(&idle)? == 0 {
             note(format_args!(

@@ -83,12 +83,12 @@ fn rows_are_read_back_by_the_next_session() {
     let text = fs::read_to_string(&path).expect("text");
     let header = "kind,device,workload,tpc_pg_mask,unit,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,minibatch,workers,storage,epoch,steps,window_ms,end_s,\
                   time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,\
-                  over_current,peak_mw,mark";
+                  over_current,peak_mw,idle_mw,capped_time_ms,capped_power_mw,capped_idle_mw,mark";
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], header);
     let line = "measured,orin-agx-64,\"yolo, v8\",240,8ff8117c,4,729600,306000,665600,44.4706,17312.3,4.25,,,,,,34,1512.0,4.25,0.33,0.98,\
-                41.5,,0,20000.0,";
+                41.5,,0,20000.0,,,,,";
     assert_eq!(lines[1], line);
     assert!(
         lines[2].contains(",,,16,0,\"sd, old\",1,0,") && lines[2].ends_with("over_limit"),
@@ -171,8 +171,9 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
     }
 }
 
-/// The columns of the first version, those that came with the TPC mask, with the parts of a step, and with the feeding.
-const OLDER: [&str; 4] = [
+/// The columns of the first version, those that came with the TPC mask, with the parts of a step, with the feeding, and with the
+/// unit.
+const OLDER: [&str; 5] = [
     "kind,device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
      time_spread_pct,power_spread_pct,temperature_c,delivered_cpu_khz,over_current,peak_mw,mark\n",
     "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,steps,window_ms,end_s,\
@@ -183,6 +184,9 @@ const OLDER: [&str; 4] = [
     "kind,device,workload,tpc_pg_mask,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,\
      minibatch,workers,storage,epoch,steps,window_ms,end_s,time_spread_pct,power_spread_pct,temperature_c,\
      delivered_cpu_khz,over_current,peak_mw,mark\n",
+    "kind,device,workload,tpc_pg_mask,unit,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,fetch_ms,compute_ms,\
+     minibatch,workers,storage,epoch,steps,window_ms,end_s,time_spread_pct,power_spread_pct,temperature_c,\
+     delivered_cpu_khz,over_current,peak_mw,mark\n",
 ];
 
 /// A row of an earlier version, with the columns of a header.
@@ -190,6 +194,9 @@ fn older_row(header: &str) -> String {
     let mut fields = vec!["measured", "orin-agx-64", "\"yolo, v8\""];
     if header.contains("tpc_pg_mask") {
         fields.push("");
+    }
+    if header.contains(",unit,") {
+        fields.push("8ff8117c");
     }
     fields.extend(["4", "729600", "408000", "665600", "44.4706", "17312.3"]);
     if header.contains("fetch_ms") {
