@@ -84,6 +84,7 @@ fn run(
     let tree = Tree::new(board.clone(), Unit::NOMINAL, 0, boot(board));
     let mut tree = tree.map_err(ReplayError::Boot)?;
     tree.jetson_mut().set_workload(workload.cloned());
+    tree.jetson_mut().follow_load();
     let mut files = RecordedTree::new(tree);
     let discovered = Discovered::discover(&files, Path::new("/"));
     let mut discovered = discovered.map_err(|why| ReplayError::Setup(SetupError::Board(why)))?;

@@ -458,6 +458,7 @@ fn a_workload_that_tells_another_minibatch_than_the_user_ends_the_session() {
 /// A board whose workload starts after its idle power was measured.
 fn idle_bench(name: &str, workload: &str) -> Bench {
     let mut bench = Bench::of(booted(name));
+    bench.files.tree.jetson_mut().follow_load();
     let jetson = bench.files.tree.jetson();
     let axes = jetson.board().axes();
     let modes = idle_modes(axes.each_ref().map(|axis| &axis[..]));

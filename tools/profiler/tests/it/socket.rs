@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 use wattgate_cli::steps::StepLine;
 use wattgate_profiler::steps::socket::{Senders, StepSocket, counter};
 
+use crate::living::wait_for;
+
 /// The steps after each line `PROCESS COUNT [NAME]`.
 fn steps(lines: &[(i32, u64, &str)]) -> Vec<Option<u64>> {
     let mut senders = Senders::default();
@@ -240,6 +242,8 @@ fn a_socket_in_use_stays_and_one_that_was_left_is_replaced() {
     let error = StepSocket::at(&path).expect_err("in use").to_string();
     assert!(error.contains("steps: Address already in use"), "{error}");
     drop(other);
+    // A child of another test has it until it has become its program.
+    wait_for("it was left", || StepSocket::at(&path).is_ok());
     let mut socket = StepSocket::at(&path).expect("it was left");
     silent(&step(&path, &["--count", "3"]));
     assert_eq!(taken(&mut socket), [3]);

@@ -79,6 +79,8 @@ pub struct Consumption {
     load: f64,
     /// GPU load that the driver's file shows, if it was set.
     gpu_load: Option<f64>,
+    /// Whether the kernel's governors follow the load.
+    pub is_followed: bool,
     mode_errors: Option<ModeErrors>,
     /// Factor of the planted errors at the current clocks.
     mode_factor: f64,
@@ -103,6 +105,7 @@ impl Consumption {
             power_factor: 1.0,
             load: 1.0,
             gpu_load: None,
+            is_followed: false,
             mode_errors: None,
             mode_factor: 1.0,
             clocks: Clocks::of(board, board.maxn()),
@@ -151,9 +154,11 @@ impl Consumption {
         workload.map_or(0, |workload| 1 + workload.loader.workers as usize)
     }
 
-    /// The workload that the kernel's governors follow; `None` if the load is given by [`Self::set_load`].
+    /// The workload whose load the kernel's governors follow; `None` if they do not, or if the load is given by
+    /// [`Self::set_load`].
     pub fn followed(&self) -> Option<&Workload> {
-        self.workload.as_ref().filter(|_| self.gpu_load.is_none())
+        let is_followed = self.is_followed && self.gpu_load.is_none();
+        self.workload.as_ref().filter(|_| is_followed)
     }
 
     /// Fraction of the time during which kernels execute, or the load given to [`Self::set_load`].

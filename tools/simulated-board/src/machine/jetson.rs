@@ -150,6 +150,13 @@ impl Jetson {
         self.retarget();
     }
 
+    /// Lets the kernel's governors lower the clocks of units that are not fully loaded, between minimum and
+    /// maximum. At first a unit with any work has the maximum (assumed).
+    pub fn follow_load(&mut self) {
+        self.consumption.is_followed = true;
+        self.retarget();
+    }
+
     /// Sets the ambient temperature in °C.
     pub fn set_ambient_c(&mut self, celsius: f64) {
         self.cooling.ambient_c = celsius;

@@ -5,7 +5,8 @@ use wattgate_board_tables::{Board, Preset};
 /// cpufreq governor: chooses the clock between minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Governor {
-    /// Follows the load of a cluster with a runnable process, otherwise the minimum.
+    /// The maximum, or a clock that [follows the load](super::Jetson::follow_load), for a cluster with a runnable
+    /// process, otherwise the minimum.
     Schedutil,
     /// The maximum.
     Performance,
@@ -27,8 +28,8 @@ pub struct Policy {
 pub struct Gpu {
     pub min_khz: u32,
     pub max_khz: u32,
-    /// Whether the performance governor is set: always the maximum clock. Otherwise the clock follows
-    /// the load.
+    /// Whether the performance governor is set: always the maximum clock. Otherwise without load the
+    /// minimum, and under load the maximum, or a clock that [follows it](super::Jetson::follow_load).
     pub performance: bool,
     /// Whether the rail may be power-gated without load.
     pub railgate: bool,
