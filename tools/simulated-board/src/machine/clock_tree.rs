@@ -14,9 +14,6 @@ use crate::workload::Workload;
 /// (L4T's governor_pod_scaling.c).
 const GPU_TARGET: f64 = 0.7;
 
-/// The same of the CPU's: schedutil asks for 1.25 times the clock that the load needs.
-const CPU_TARGET: f64 = 0.8;
-
 /// The clocks of the clusters, of the GPU and of the memory.
 #[derive(Clone, Debug)]
 pub struct ClockTree {
@@ -79,8 +76,8 @@ impl ClockTree {
 
     /// Requests the clocks that follow from settings, load and temperature. `processes` is the
     /// number of processes of the workload, 0 without one; cooling caps the clocks at `caps`.
-    /// Between minimum and maximum, clocks follow the load of `workload`, as they settle; without
-    /// it they are at the maximum while there are processes.
+    /// The GPU's clock follows the load of `workload`, as it settles; without it, it is at the
+    /// maximum while there are processes.
     pub fn request(
         &mut self,
         now: Duration,
@@ -102,68 +99,38 @@ impl ClockTree {
             wanted[cluster] = wanted[cluster].max(khz);
         }
         let busy = processes > 0;
-        let gpu = if busy || settings.gpu.performance {
+        let mut gpu = if busy || settings.gpu.performance {
             settings.gpu.max_khz
         } else {
             settings.gpu.min_khz
         };
-        let (mut wanted, mut gpu) = (wanted, gpu);
         let ceiling = settings.emc_ceiling_khz(board);
         let emc = match (settings.emc.locked, busy) {
             (true, _) => settings.emc.rate_khz.unwrap_or(self.emc.requested()),
             (false, true) => ceiling,
             (false, false) => ends(&board.emc_khz).0,
         };
-        if let Some(workload) = workload {
-            let clocks = |cpu: &[u32], gpu: u32| {
-                let ghz = |khz: u32| f64::from(khz) / 1e6;
-                let cores = online(board, settings);
-                let used = cores.take(processes).map(|(_, cluster)| ghz(cpu[cluster]));
-                let used: Vec<f64> = used.collect();
-                let of_board = self.true_clocks(board, settings, processes, 1);
-                Clocks {
+        let limits = settings.gpu;
+        if let Some(workload) = workload
+            && !limits.performance
+        {
+            // The lowest clock at which the load is within the target.
+            let clocks = self.true_clocks(board, settings, processes, 1);
+            let cores = online(board, settings).take(processes);
+            let used: Vec<f64> = cores.map(|(_, it)| f64::from(wanted[it]) / 1e6).collect();
+            let is_enough = |khz: &u32| {
+                let clocks = Clocks {
                     cpu_ghz: used.iter().sum::<f64>() / used.len().max(1) as f64,
-                    gpu_ghz: ghz(gpu),
-                    emc_ghz: ghz(emc.min(ceiling)),
-                    ..of_board
-                }
+                    gpu_ghz: f64::from(*khz) / 1e6,
+                    emc_ghz: f64::from(emc.min(ceiling)) / 1e6,
+                    ..clocks
+                };
+                let step = Pipeline::new(board, workload, clocks).step(None, &Luck::NONE);
+                step.gpu_busy <= GPU_TARGET * step.period
             };
-            let step =
-                |clocks: Clocks| Pipeline::new(board, workload, clocks).step(None, &Luck::NONE);
-            let lowest = |table: &[u32], min: u32, max: u32, is_enough: &dyn Fn(u32) -> bool| {
-                let between = table
-                    .iter()
-                    .copied()
-                    .filter(|khz| (min..=max).contains(khz));
-                let mut enough = between.filter(|khz| is_enough(*khz));
-                enough.next().unwrap_or(max)
-            };
-            let limits = settings.gpu;
-            if !limits.performance && limits.min_khz < limits.max_khz {
-                gpu = lowest(&board.gpu_khz, limits.min_khz, limits.max_khz, &|khz| {
-                    let step = step(clocks(&wanted, khz));
-                    step.gpu_busy <= GPU_TARGET * step.period
-                });
-            }
-            // The main process spins while it waits for the GPU; the loaders have the other cores.
-            let main = online(board, settings).next().map(|(_, cluster)| cluster);
-            let loaders = processes.saturating_sub(1).max(1) as f64;
-            for cluster in 0..wanted.len() {
-                let policy = settings.policies[cluster];
-                let follows = policy.governor == Governor::Schedutil
-                    && policy.min_khz < policy.max_khz
-                    && wanted[cluster] == policy.max_khz;
-                if !follows || Some(cluster) == main {
-                    continue;
-                }
-                let before = wanted.clone();
-                wanted[cluster] = lowest(&board.cpu_khz, policy.min_khz, policy.max_khz, &|khz| {
-                    let mut of = before.clone();
-                    of[cluster] = khz;
-                    let step = step(clocks(&of, gpu));
-                    step.loader_cpu <= CPU_TARGET * loaders * step.period
-                });
-            }
+            let between = |khz: &u32| (limits.min_khz..limits.max_khz).contains(khz);
+            let mut enough = board.gpu_khz.iter().copied().filter(between);
+            gpu = enough.find(is_enough).unwrap_or(limits.max_khz);
         }
         for (clock, khz) in self.cpu.iter_mut().zip(wanted) {
             clock.request(now, khz.min(caps.cpu_khz));

@@ -79,7 +79,7 @@ pub struct Consumption {
     load: f64,
     /// GPU load that the driver's file shows, if it was set.
     gpu_load: Option<f64>,
-    /// Whether the kernel's governors follow the load.
+    /// Whether the GPU's governor follows the load.
     pub is_followed: bool,
     mode_errors: Option<ModeErrors>,
     /// Factor of the planted errors at the current clocks.
@@ -154,7 +154,7 @@ impl Consumption {
         workload.map_or(0, |workload| 1 + workload.loader.workers as usize)
     }
 
-    /// The workload whose load the kernel's governors follow; `None` if they do not, or if the load is given by
+    /// The workload whose load the GPU's governor follows; `None` if it does not, or if the load is given by
     /// [`Self::set_load`].
     pub fn followed(&self) -> Option<&Workload> {
         let is_followed = self.is_followed && self.gpu_load.is_none();

@@ -150,8 +150,8 @@ impl Jetson {
         self.retarget();
     }
 
-    /// Lets the kernel's governors lower the clocks of units that are not fully loaded, between minimum and
-    /// maximum. At first a unit with any work has the maximum (assumed).
+    /// Lets the GPU's governor lower the clock of a GPU that is not fully loaded. At first a GPU with any work
+    /// has its maximum (assumed).
     pub fn follow_load(&mut self) {
         self.consumption.is_followed = true;
         self.retarget();

@@ -5,8 +5,8 @@ use wattgate_board_tables::{Board, Preset};
 /// cpufreq governor: chooses the clock between minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Governor {
-    /// The maximum, or a clock that [follows the load](super::Jetson::follow_load), for a cluster with a runnable
-    /// process, otherwise the minimum.
+    /// The maximum for a cluster with a runnable process, otherwise the minimum. Assumed: the real
+    /// governor follows the load, but a process that runs in bursts soon has the maximum.
     Schedutil,
     /// The maximum.
     Performance,

@@ -24,8 +24,8 @@ Options:
   --json                Print JSON: an array of modes with figures
   -h, --help            Print this
 
-Capped clocks follow the load: that of the GPU as nvhost_podgov does, those of the CPU as schedutil does. Real boards
-differ; `wattgate profile --caps` measures both ways where it runs.
+The kernel lowers a capped clock of the GPU until its load is 70 %, as nvhost_podgov does, and one of CPU cores without a
+process to the lowest. Real boards differ; `wattgate profile --caps` measures both ways where it runs.
 
 ";
 
