@@ -155,14 +155,14 @@ fn case(weights: &Path, seed: u64) -> Result<Case, JudgeError> {
     };
     let model = path(name, weights);
     let mut running = Running::start(&subject, &model, limit_w, wanted)?;
-    let least_idle_w = modes.iter().map(|mode| subject.idle_w(&mode.truth));
+    let least_idle_w = modes.iter().map(|mode| subject.idle_w(mode.knobs));
     let least_idle_w = least_idle_w.fold(f64::INFINITY, f64::min);
     // Of the true modes: power, or energy for each step until the deadline.
     let cost = |mode: &TrueMode| match objective {
         Objective::Power => mode.watts,
         _ => {
             let idle_w = match by {
-                By::Step(_) => subject.idle_w(&mode.truth),
+                By::Step(_) => subject.idle_w(mode.knobs),
                 By::Work { .. } => least_idle_w,
             };
             let time = 1.0 / mode.truth.rate;
@@ -394,7 +394,7 @@ impl<'a> Running<'a> {
             self.daemon.files().until(next);
             let seconds = (next - start).as_secs_f64();
             self.passed_s += seconds;
-            let idle_w = self.subject.idle_w(&truth);
+            let idle_w = self.subject.idle_w(mode.knobs());
             let watts = match self.is_busy {
                 true => self.subject.settled_w(&truth),
                 false => idle_w,

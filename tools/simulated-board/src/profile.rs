@@ -186,11 +186,8 @@ impl<'a> Profiler<'a> {
     pub fn idle(&mut self, knobs: [u32; 4]) -> f64 {
         let clocks = Clocks::of(self.board, knobs);
         let mut random = self.random(knobs);
-        let rest = Activity {
-            gpu_on: true,
-            ..Activity::IDLE
-        };
-        let idle = self.drawn(&clocks, &rest);
+        // The GPU of a board that idles for seconds is power-gated.
+        let idle = self.drawn(&clocks, &Activity::IDLE);
         let mean = (0..SAMPLES)
             .map(|_| {
                 let flicker = around_one(POWER_SPREAD, &mut random);

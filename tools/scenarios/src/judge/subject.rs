@@ -6,6 +6,8 @@ use wattgate_board::Board as Discovered;
 use wattgate_board_tables::Board;
 use wattgate_runtime::{Axis, Grid, ModeId};
 use wattgate_simulated_board::pipeline::Clocks;
+use wattgate_simulated_board::power::Activity;
+use wattgate_simulated_board::steady::settled;
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
@@ -83,9 +85,14 @@ impl<'a> Subject<'a> {
         truth.settled_w(&self.board.physics().thermal, &self.unit, self.fan)
     }
 
-    /// The power in W at which the idle board settles in a mode.
-    pub fn idle_w(&self, truth: &Truth) -> f64 {
-        truth.settled_at(0.0, &self.board.physics().thermal, &self.unit, self.fan)
+    /// The power in W at which the idle board, with a power-gated GPU, settles in a mode of the board's tables.
+    pub fn idle_w(&self, knobs: [u32; 4]) -> f64 {
+        let clocks = Clocks {
+            tpcs: self.tpcs,
+            ..Clocks::of(self.board, knobs)
+        };
+        let (watts, _) = settled(self.board, &self.unit, &clocks, &Activity::IDLE);
+        watts.total()
     }
 
     /// All modes of a model's grid that the board can be set to.

@@ -84,12 +84,7 @@ impl Truth {
     /// The power in W at full activity that the mode settles at. Where the fan has no speed that keeps
     /// the die on its side of a threshold, the die stays at the threshold on average.
     pub fn settled_w(&self, thermal: &Thermal, unit: &Unit, fan: Fan) -> f64 {
-        self.settled_at(1.0, thermal, unit, fan)
-    }
-
-    /// The power in W at an activity that the mode settles at.
-    pub fn settled_at(&self, activity: f64, thermal: &Thermal, unit: &Unit, fan: Fan) -> f64 {
-        let watts = |die_c| self.watts(activity, leakage(unit, die_c));
+        let watts = |die_c| self.watts(1.0, leakage(unit, die_c));
         let (mut cool_c, mut hot_c) = (AMBIENT_C, CRITICAL_C);
         for _ in 0..BISECTIONS {
             let die_c = f64::midpoint(cool_c, hot_c);
