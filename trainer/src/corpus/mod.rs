@@ -202,7 +202,7 @@ pub enum Problem {
     #[error("the file is empty; expected a header with the columns {}", COLUMNS.join(","))]
     Empty,
     /// The header is followed by no row.
-    #[error("no rows after the header, or none with a time or a power")]
+    #[error("no rows after the header")]
     NoRows,
     /// A required column is missing.
     #[error("missing; a corpus has the columns {}", COLUMNS.join(","))]

@@ -212,14 +212,16 @@ impl Exported {
     /// Fits the idle power of the front's modes, without readings above the bound of what the workload draws.
     fn find_idle(&mut self) -> Result<(), FormatError> {
         let model = Model::parse(&self.bytes)?;
+        if !model.has_power() {
+            return Ok(());
+        }
+        // A model of few modes may support no such bound; then all readings count.
         let guarded = Predictions::guarded(&model, Confidence::P95).ok();
         let bounds = guarded.and_then(|guarded| guarded.power);
-        let Some(bounds) = bounds else {
-            return Ok(());
-        };
         let is_above = |reading: &IdleReading| {
             let id = self.origin.grid.id(PowerMode::from_knobs(reading.knobs));
-            id.is_some_and(|id| reading.power_mw > bounds[usize::from(id.0)])
+            let bound = bounds.as_ref().zip(id);
+            bound.is_some_and(|(bounds, id)| reading.power_mw > bounds[usize::from(id.0)])
         };
         let (above, used) = self
             .origin

@@ -106,7 +106,7 @@ fn a_reference_that_is_none() {
     assert_eq!(fit.code, 0, "{}", fit.stderr);
     let model = fs::read(path.join("reference.wgt")).expect("a model");
     let mut newer = model.clone();
-    newer[4] = 5;
+    newer[4] = 6;
     write(path, "newer.wgt", newer);
     write(path, "short.wgt", &model[..200]);
     for (reference, code, why) in [
@@ -118,7 +118,7 @@ fn a_reference_that_is_none() {
         (
             "newer.wgt",
             3,
-            "newer.wgt: written in format version 5; this reader knows versions 1 … 4",
+            "newer.wgt: written in format version 6; this reader knows versions 1 … 5",
         ),
         (
             "short.wgt",

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use wattgate_runtime::{Aim, Idle, Microseconds, Milliwatts, ModeId, Objective, State};
 
 use super::{ensure, holds_for, means_hold, watts};
-use crate::plant::{L4T, Plant, between, normal, off_by_1_5_percent};
+use crate::plant::{L4T, Plant, between, idle, normal, off_by_1_5_percent};
 
 /// All times are off by up to 20 %, and those of single modes by 2 % more.
 fn times_off(seed: u64, mode: ModeId) -> f64 {
@@ -268,6 +268,25 @@ fn counts_of_steps_that_lie_do_not_break_the_limit() {
         means_hold(&plant, 0.02)?;
         ensure(time <= 1.005 * deadline, || {
             format!("time {:.3} of the deadline", time / deadline)
+        })
+    });
+}
+
+/// Once all steps are done, nothing shows a load.
+#[test]
+fn an_idle_board_that_is_to_rest_takes_the_mode_of_least_power() {
+    holds_for(1_000..1_008, |seed| {
+        let (mut plant, watts) = (plant(seed), watts(seed));
+        plant.run(60_000, watts);
+        let busy = plant.mode;
+        plant.load = Box::new(idle);
+        plant.run(20_000, watts);
+        plant.governor.set_aim(Aim::REST);
+        plant.run(20_000, watts);
+        let least = plant.governor.front().points().first().map(|it| it.mode);
+        means_hold(&plant, 0.02)?;
+        ensure(Some(plant.mode) == least && plant.mode != busy, || {
+            format!("{:?}, not {least:?}", plant.mode)
         })
     });
 }

@@ -26,6 +26,7 @@ fn fit_writes_a_model_and_reports_it() {
         "teacher",
         "student",
         "exported",
+        "idle",
         "expected",
         "suspects",
         "doubtful",

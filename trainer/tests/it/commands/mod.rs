@@ -231,7 +231,7 @@ fn models_that_are_none_are_refused_by_name() {
     let mut flipped = model.clone();
     flipped[300] ^= 4;
     let mut newer = model.clone();
-    newer[4] = 5;
+    newer[4] = 6;
     let cases: [(&[u8], &str); 5] = [
         (&model[..500], "truncated: shorter than its header says"),
         (&flipped, "damaged: the checksum does not match"),
@@ -241,7 +241,7 @@ fn models_that_are_none_are_refused_by_name() {
         ),
         (
             &newer,
-            "written in format version 5; this reader knows versions 1 … 4",
+            "written in format version 6; this reader knows versions 1 … 5",
         ),
         (b"", "shorter than a model file's header"),
     ];
