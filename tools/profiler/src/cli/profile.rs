@@ -251,7 +251,7 @@ fn capped(rows: &[Row]) -> Option<String> {
         let ratios: Vec<f64> = rows.iter().filter_map(of).map(f64::ln).collect();
         let n = ratios.len() as f64;
         let ratio = (ratios.iter().sum::<f64>() / n).exp();
-        (n > 0.0).then(|| (100.0 * (ratio - 1.0), ratios.len()))
+        (n > 0.0).then_some((100.0 * (ratio - 1.0), ratios.len()))
     };
     let (time, modes) = mean(&|row| Some(row.capped_time_ms? / row.time_ms?))?;
     let (power, _) = mean(&|row| Some(row.capped_power_mw? / row.power_mw?))?;
