@@ -4,10 +4,13 @@
 //! the workload, make it stop at a slower one, the *goal*. The limit comes first: what the aim wants beyond it is
 //! not set.
 //!
-//! Steps that the workload reports tell the true time of a step in the present mode. Over the predicted one, that
-//! is the slowness with which the predictions of the other modes count. Before any report, their bounds count. A
-//! GPU that is only partly busy may wait for input: then the time in which it is busy counts. If a step is late all the
-//! same, the GPU waits for the workload's own work on the CPU, and all of the time counts.
+//! From the steps that the workload reports the governor knows the true time of a step in the present mode. Divided by
+//! the predicted time it is the *slowness*, by which the predicted times of the other modes are multiplied. Before any
+//! report, the bounds of the model count.
+//!
+//! A GPU that is only partly busy may wait for input, such as the next image of a camera. Then only the time in which it
+//! is busy counts. But if a step takes longer than the deadline, the GPU does not wait for input: it waits for the
+//! workload's work on the CPU, and the whole time counts.
 
 use core::borrow::Borrow;
 
@@ -28,8 +31,8 @@ const WAITING: (f32, f32) = (50.0, 900.0);
 /// A mode that was too slow is not set again for this time, unless the deadline is later by the part [`LATER`].
 const TOO_SLOW_FOR: Milliseconds = Milliseconds(300_000);
 
-/// Deadlines that differ by less than this part are the same. So a user may state 33 ms for a camera of 30 images a second, which
-/// takes 33.3 ms.
+/// Deadlines that differ by less than this part are the same. A user may write 33 ms for a camera of 30 images a second, whose
+/// images come every 33.3 ms.
 const LATER: f32 = 0.02;
 
 /// A slower mode is set only if it saves more than this part of what the aim minimises.
@@ -59,7 +62,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.pursuit.slowness
     }
 
-    /// Whether the GPU has nothing to do; `false` if its load is not known.
+    /// Whether the GPU had next to nothing to do in the last seconds. If the board does not tell its load, `false`.
     pub fn is_idle(&self) -> bool {
         let (least, _) = WAITING;
         self.pursuit.gpu.is_some_and(|load| load < least)

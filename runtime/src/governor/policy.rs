@@ -9,7 +9,6 @@ use super::interface::{Cause, Command, State};
 use super::load::Jump;
 use super::machine::Governor;
 use super::over::OVER_DEVIATIONS;
-use super::pursuit::Aim;
 use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
 use crate::front::Front;
@@ -313,9 +312,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             .load
             .busy
             .is_some_and(|from| now.since(from) >= self.window);
-        // After a gap in the readings, the mode is measured again first. A board that is to rest may be idle.
-        let is_time =
-            has_dwelt && (is_busy || self.pursuit.aim == Aim::REST) && self.stay.measured.is_some();
+        // No load is needed to go down to the mode of least power.
+        let is_seen = is_busy || self.pursuit.aim.is_rest();
+        // After a gap in the readings, the mode is measured again first.
+        let is_time = has_dwelt && is_seen && self.stay.measured.is_some();
         if !is_time || self.state != State::Tracking {
             return Command::Keep;
         }

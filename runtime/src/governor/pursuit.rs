@@ -22,6 +22,11 @@ impl Aim {
         ..Self::FASTEST
     };
 
+    /// Whether it asks for the mode of least power, without a deadline.
+    pub(super) fn is_rest(&self) -> bool {
+        self.objective == Objective::Power && self.deadline.is_none()
+    }
+
     /// The fastest mode, without a deadline.
     pub const FASTEST: Self = Self {
         objective: Objective::Time,

@@ -97,13 +97,13 @@ impl Wanted {
         by: None,
     };
 
-    /// What the board draws until the deadline: in the mode of the step, or, once all steps are done, in the one in which it
-    /// rests. `idle` is what the model says; `rest` is the power of the latter mode under load.
+    /// The idle power that counts until the deadline. After each step the board waits in the mode of the step. After all
+    /// steps it rests in one mode, which draws `rest` under load. `idle` is what the model says.
     pub fn idle(self, idle: Option<Idle>, rest: Milliwatts) -> Idle {
-        let idle = idle.unwrap_or(Idle::NONE);
-        match self.by {
-            Some(By::Work { .. }) => idle.at(rest),
-            _ => idle,
+        match (self.by, idle) {
+            (Some(By::Work { .. }), Some(idle)) => idle.at(rest),
+            (Some(By::Step(_)), Some(idle)) => idle,
+            _ => Idle::NONE,
         }
     }
 
@@ -119,6 +119,20 @@ impl Wanted {
             ..Aim::FASTEST
         }
     }
+}
+
+/// The energy in J until the time for some steps is over: of the steps, and of the board that rests afterwards.
+pub fn energy_until(
+    within: Milliseconds,
+    steps: u64,
+    step: Microseconds,
+    power: Milliwatts,
+    rest: Milliwatts,
+) -> f64 {
+    let watts = |power: Milliwatts| f64::from(power.0) / 1e3;
+    let work_s = steps as f64 * f64::from(step.0) / 1e6;
+    let rest_s = (within.0 as f64 / 1e3 - work_s).max(0.0);
+    watts(power) * work_s + watts(rest) * rest_s
 }
 
 /// The time for all steps, less the reserve.
@@ -144,6 +158,35 @@ pub fn objective(text: &str) -> Result<Objective, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn energy_is_that_of_the_steps_and_of_the_rest() {
+        let energy = |within| {
+            let (step, power, rest) =
+                (Microseconds(500_000), Milliwatts(10_000), Milliwatts(2_000));
+            energy_until(Milliseconds(within), 100, step, power, rest)
+        };
+        assert_eq!(energy(80_000), 10.0 * 50.0 + 2.0 * 30.0);
+        // Late work leaves no time for rest.
+        assert_eq!(energy(10_000), 10.0 * 50.0);
+    }
+
+    #[test]
+    fn without_a_deadline_no_idle_power_counts() {
+        let model = Idle {
+            base: Milliwatts(1_000),
+            share: 1 << 15,
+        };
+        let of = |by| {
+            let objective = Objective::Energy;
+            Wanted { objective, by }.idle(Some(model), Milliwatts(4_000))
+        };
+        assert_eq!(of(None), Idle::NONE);
+        assert_eq!(of(Some(By::Step(Microseconds(1)))), model);
+        let (steps, within) = (1, Milliseconds(60_000));
+        let rests = of(Some(By::Work { steps, within }));
+        assert_eq!(rests.power(Milliwatts(50_000)), Milliwatts(3_000));
+    }
 
     const SAID: Said = Said {
         objective: Some(Objective::Power),

@@ -33,7 +33,7 @@ struct Current {
 }
 
 impl Onlooker {
-    /// Measures modes that are not among these rows, of which there is at least one, all of one feeding.
+    /// Measures modes that no row of these has measured under load. There is at least one row, and all are of one feeding.
     pub fn new(rules: Rules, rows: &[&Row], board: &Board, files: &impl Files) -> Option<Self> {
         let first = rows.first()?;
         Some(Self {
@@ -51,7 +51,11 @@ impl Onlooker {
                 epoch: first.epoch,
                 ..Row::default()
             },
-            known: rows.iter().map(|row| row.mode()).collect(),
+            known: rows
+                .iter()
+                .filter(|row| row.mark != Some(Mark::Idle))
+                .map(|row| row.mode())
+                .collect(),
             current: None,
         })
     }

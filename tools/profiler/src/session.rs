@@ -66,7 +66,7 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// 6.4).
 const PUBLISHED: Duration = Duration::from_secs(2);
 
-/// Time over which the power of the idle board is averaged: its noise is that of the sensor.
+/// Time over which the power of an idle board is averaged. It is steady, so that this is enough for the sensor's noise.
 const IDLE_TIME: Duration = Duration::from_secs(3);
 
 /// An idle GPU has a load of at most this in permille, and one that works at least that.
@@ -278,8 +278,8 @@ impl<'a, W: World> Session<'a, W> {
         self.call(planner, Call::Begin).map(drop)
     }
 
-    /// Measures the idle board in these modes, before the workload starts. Does nothing while the GPU works. Returns the number of
-    /// modes that were measured.
+    /// Measures the power of the idle board in some modes, before the workload starts. Leaves out modes over the limit, and ends as
+    /// soon as the GPU works. Returns the number of modes that were measured.
     pub fn measure_idle(&mut self, modes: &[PowerMode]) -> Result<usize, SessionError> {
         for mode in modes {
             if !self.is_idle() {
@@ -319,7 +319,7 @@ impl<'a, W: World> Session<'a, W> {
         Ok(self.idle.len())
     }
 
-    /// Does something with clocks that are ceilings, then pins them again.
+    /// Runs `work` while the clocks of modes are ceilings. Afterwards modes pin their clocks again.
     fn with_caps<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, SessionError>,
@@ -347,13 +347,15 @@ impl<'a, W: World> Session<'a, W> {
         load.is_none_or(|load| load <= IDLE_LOAD)
     }
 
-    /// Mean power in mW in the present mode; `None` if it is over the limit, or another program changes the mode.
+    /// The mean power in mW in the present mode. `None` if it is over the limit, in which case the board is in the lowest mode
+    /// again, or if another program has changed the mode.
     fn idle_power(&mut self) -> Result<Option<f64>, SessionError> {
         let set = self.world.now();
         self.stepped = set;
         let mut start = None;
         while self.world.now() < set + RESPONSE + IDLE_TIME {
             if let Seen::Over(_) = self.turn(&mut None)? {
+                self.retreat()?;
                 return Ok(None);
             }
             if start.is_none() && self.read >= set + RESPONSE {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wattgate_board_tables::Board;
-use wattgate_cli::aim::{By, Wanted};
+use wattgate_cli::aim::{By, Wanted, energy_until};
 use wattgate_runtime::{
     Aim, Confidence, Front, Microseconds, Milliseconds, Milliwatts, Model, Objective,
 };
@@ -239,8 +239,8 @@ pub struct Course {
     pub points: Vec<[f64; 3]>,
 }
 
-/// The same training on two boards under three aims: as fast as the limit allows and then rest, with the least power, and with the
-/// least energy.
+/// Runs the same training on two boards, three times on each: as fast as the limit allows, with the least power, and with the
+/// least energy. A board whose training is done rests until the deadline.
 pub fn courses(weights: &Path) -> Result<Vec<Course>, JudgeError> {
     let aims = [None, Some(Objective::Power), Some(Objective::Energy)];
     let jobs = COURSES
@@ -325,10 +325,8 @@ fn predicted_j(model: &Path, limit_w: f64, wanted: Wanted) -> Result<f64, JudgeE
     let Some(By::Work { steps, within }) = wanted.by else {
         return Ok(0.0);
     };
-    let watts = choice.power.map_or(0.0, |power| f64::from(power.0) / 1e3);
-    let work_s = steps as f64 * f64::from(choice.time.0) / 1e6;
-    let rest_s = (within.0 as f64 / 1e3 - work_s).max(0.0);
-    Ok(watts * work_s + f64::from(idle.base.0) / 1e3 * rest_s)
+    let power = choice.power.unwrap_or_default();
+    Ok(energy_until(within, steps, choice.time, power, idle.base))
 }
 
 /// The daemon on a board that has booted.

@@ -182,7 +182,7 @@ impl<'a> Profiler<'a> {
         }
     }
 
-    /// The power in mW of the idle board in a mode, for as many samples as the mean of the power has at least.
+    /// Measures the idle board in a mode. Returns its mean power in mW.
     pub fn idle(&mut self, knobs: [u32; 4]) -> f64 {
         let clocks = Clocks::of(self.board, knobs);
         let mut random = self.random(knobs);

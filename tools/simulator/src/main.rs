@@ -2,6 +2,7 @@
 //! trainer.
 #![forbid(unsafe_code)]
 
+mod chart;
 mod commands;
 mod failure;
 mod help;

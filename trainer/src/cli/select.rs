@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use wattgate_cli::aim::{By, Said, Wanted, objective};
+use wattgate_cli::aim::{By, Said, Wanted, energy_until, objective};
 use wattgate_cli::json::Mode;
 use wattgate_cli::quantity;
 use wattgate_runtime::{
@@ -127,44 +127,49 @@ struct Work {
     guarded_all_wh: Option<f64>,
 }
 
-/// Steps that are to be done within a time, and the power in W of the board that rests afterwards.
+/// Steps that are to be done within a time, and the power of the board that rests afterwards.
 #[derive(Clone, Copy)]
 struct Asked {
     steps: u64,
-    within_h: f64,
-    idle_w: Option<f64>,
+    within: Milliseconds,
+    rest: Option<Milliwatts>,
 }
 
-/// By how much the idle power of a mode may exceed what its file says: the formula of its fit is off by up to 8 % in 95 % of the
-/// modes of simulated boards.
-const IDLE_ERROR: f64 = 0.08;
+/// By how much the idle power of a mode may exceed what its file says, in percent. The formula of the fit is off by up to this in
+/// 95 % of the modes of simulated boards.
+const IDLE_ERROR_PCT: u32 = 8;
 
 impl Work {
     fn of(asked: Asked, choice: &Choice) -> Self {
         let Asked {
             steps,
-            within_h,
-            idle_w,
+            within,
+            rest,
         } = asked;
         let hours = |time: Microseconds| steps as f64 * f64::from(time.0) / 3.6e9;
-        let (expected, guarded) = (hours(choice.time), hours(choice.guarded_time));
-        let wh = |power: Milliwatts, hours: f64| hours * f64::from(power.0) / 1e3;
-        let (mean, most) = (
-            choice.power.map(|power| wh(power, expected)),
-            choice.guarded_power.map(|power| wh(power, guarded)),
+        // Without time for rest, the energy is that of the steps.
+        let wh = |time, power: Option<Milliwatts>, within, rest| {
+            let energy = energy_until(within, steps, time, power?, rest);
+            Some(energy / 3_600.0)
+        };
+        let all = |time, power, percent: u32| {
+            let most = |rest: Milliwatts| rest.0.saturating_mul(percent) / 100;
+            wh(time, power, within, Milliwatts(most(rest?)))
+        };
+        let (expected, most) = (
+            (choice.time, choice.power),
+            (choice.guarded_time, choice.guarded_power),
         );
-        let rest = |watts: f64, hours: f64| watts * (within_h - hours).max(0.0);
-        let all =
-            |wh: Option<f64>, hours: f64, factor: f64| Some(wh? + rest(factor * idle_w?, hours));
+        let none = (Milliseconds(0), Milliwatts(0));
         Self {
             steps,
-            hours: expected,
-            guarded_hours: guarded,
-            wh: mean,
-            guarded_wh: most,
-            idle_w,
-            all_wh: all(mean, expected, 1.0),
-            guarded_all_wh: all(most, guarded, 1.0 + IDLE_ERROR),
+            hours: hours(choice.time),
+            guarded_hours: hours(choice.guarded_time),
+            wh: wh(expected.0, expected.1, none.0, none.1),
+            guarded_wh: wh(most.0, most.1, none.0, none.1),
+            idle_w: rest.map(|rest| f64::from(rest.0) / 1e3),
+            all_wh: all(expected.0, expected.1, 100),
+            guarded_all_wh: all(most.0, most.1, 100 + IDLE_ERROR_PCT),
         }
     }
 }
@@ -272,8 +277,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let asked = match wanted.by {
             Some(By::Work { steps, within }) => Some(Asked {
                 steps,
-                within_h: within.0 as f64 / 3.6e6,
-                idle_w: (rest.0 > 0).then(|| f64::from(rest.0) / 1e3),
+                within,
+                rest: (rest.0 > 0).then_some(*rest),
             }),
             _ => None,
         };
@@ -480,7 +485,7 @@ fn text(
         if let Some(((all, most), idle)) = work.all_wh.zip(work.guarded_all_wh).zip(work.idle_w) {
             text += &format!(
                 "until the {:.2} h are over, {idle:.2} W idle: {all:.2} Wh, at most {most:.2} Wh\n",
-                asked.within_h
+                asked.within.0 as f64 / 3.6e6
             );
         }
     }

@@ -119,7 +119,7 @@ pub const PLAN: &str =
                    daemon looks for models; without any, /usr/share/wattgate/references/BOARD.wgt]
   --spread PCT     Relative standard error at which a measurement ends [1]
   --longest S      Longest measurement of a mode in seconds [18]
-  --caps           Measure each mode also with clocks that the kernel may lower, the config's clocks = cap
+  --caps           Measure each mode a second time with clocks that the kernel may lower (`cap` in the config)
   --seed S         Seed of the planner [1]
   --minibatch N    Samples in a step, for the column `minibatch` [as the workload reports]
   --workers N      Loader workers, for the column `workers` [blank]

@@ -31,28 +31,23 @@ impl Pursued {
         told.saturating_sub(self.before)
     }
 
-    /// The aim of the governor when so many steps are done, after its `first` one. While their number is unknown, each step has
-    /// the time that it had at the beginning. Once the work is done, an idle board rests in the mode of least power; `None` if it
-    /// is not idle: then the governor keeps its aim.
-    pub fn aim(
-        &self,
-        first: Aim,
-        now: Milliseconds,
-        done: Option<u64>,
-        is_idle: bool,
-    ) -> Option<Aim> {
+    /// The aim of the governor when so many steps are done. `first` is the aim before any step: it also holds while nobody tells
+    /// steps, and after the last one if the GPU works on. If the GPU `is_idle` after the last step, the board rests in the mode of
+    /// least power.
+    pub fn aim(&self, first: Aim, now: Milliseconds, done: Option<u64>, is_idle: bool) -> Aim {
         let (Some(By::Work { steps, within }), Some(done)) = (self.wanted.by, done) else {
-            return Some(first);
+            return first;
         };
         let passed = now.since(self.since);
         let time = planned(within).0.saturating_sub(passed.0);
         match (steps.saturating_sub(done), time) {
-            (0, _) => is_idle.then_some(Aim::REST),
-            (_, 0) => Some(Aim::FASTEST),
-            (left, time) => Some(Aim {
+            (0, _) if is_idle => Aim::REST,
+            (0, _) => first,
+            (_, 0) => Aim::FASTEST,
+            (left, time) => Aim {
                 deadline: Some(share(Milliseconds(time), left)),
                 ..first
-            }),
+            },
         }
     }
 
@@ -105,7 +100,7 @@ mod tests {
         let hour = work(1_000, 3_600_000);
         let us = |now: u64, done| {
             let aim = hour.aim(hour.wanted.first(), Milliseconds(500 + now), done, false);
-            aim.and_then(|aim| aim.deadline).map(|it| it.0)
+            aim.deadline.map(|it| it.0)
         };
         // 99.5 % of 99.5 % of the time.
         assert_eq!(us(0, None), Some(3_564_090));
@@ -127,11 +122,11 @@ mod tests {
         };
         let at = |now| Milliseconds(500 + now);
         for done in [100, u64::MAX] {
-            assert_eq!(aim(at(30_000), done, false), None);
-            assert_eq!(aim(at(30_000), done, true), Some(Aim::REST));
+            assert_eq!(aim(at(30_000), done, false), minute.wanted.first());
+            assert_eq!(aim(at(30_000), done, true), Aim::REST);
         }
         for now in [60_000, 3_600_000, u64::MAX - 500] {
-            assert_eq!(aim(at(now), 99, true), Some(Aim::FASTEST));
+            assert_eq!(aim(at(now), 99, true), Aim::FASTEST);
             assert_eq!(minute.late(at(now), Some(99)), Some(1));
             assert_eq!(minute.late(at(now), Some(100)), None);
         }

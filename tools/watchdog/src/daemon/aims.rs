@@ -99,11 +99,8 @@ impl<F: Files> Daemon<F> {
         let afterwards = (self.config.aim, self.control.allowed());
         let first = choices.aim(wanted, is_leased.then_some(afterwards));
         let is_idle = self.control.is_idle();
-        let aim = match pursued {
-            Some(pursued) => pursued.aim(first, self.now, steps, is_idle),
-            None => Some(first),
-        };
-        if let Some(aim) = aim.filter(|aim| is_new || !is_near(aim, &self.aim)) {
+        let aim = pursued.map_or(first, |it| it.aim(first, self.now, steps, is_idle));
+        if is_new || !is_near(&aim, &self.aim) {
             self.aim = aim;
             self.control.set_aim(aim);
         }

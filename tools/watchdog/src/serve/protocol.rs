@@ -112,10 +112,10 @@
 //! {"version":1,"request":{"lease":{"power_mw":20000,"aim":{"objective":"least-energy","steps":50000,"within_ms":21600000}}}}
 //! ```
 //!
-//! `steps` tells how many steps the workload has done since the client's lease began. A client sends it at least once in 2 s. From
-//! these numbers the daemon knows how long steps really take; without them it goes by the model, with its margin. The
-//! steps of the lease whose aim holds count. If no lease has an aim, those of the newest lease that has sent some count. Wrong
-//! numbers make the workload slower or faster, but the limit holds.
+//! With `steps` a client says how many steps the workload has done since the client's lease began. It sends the number at least
+//! every 2 s. The daemon learns from these numbers how long steps really take; without them it uses the times of the model, with
+//! their margins. It uses the numbers of one lease: the one whose aim holds or, if no lease has an aim, the newest one that has
+//! sent some. Wrong numbers make the workload slower or faster, but the limit holds.
 //!
 //! ```json
 //! {"version":1,"request":{"steps":1200}}

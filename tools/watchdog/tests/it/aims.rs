@@ -27,7 +27,8 @@ fn shown(report: &Report) -> Option<&str> {
     report.aim.as_deref()
 }
 
-/// Runs for some seconds. Ten times a second the client sends a number of steps, which `told` computes from the true one.
+/// Runs the board for some seconds. Ten times a second the client tells the daemon a number of steps: `told` makes it of the
+/// true number.
 fn run(
     server: &mut Server,
     client: &mut Client,

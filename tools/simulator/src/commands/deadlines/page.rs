@@ -2,19 +2,12 @@
 
 use std::fmt::Write as _;
 
-use plotters::prelude::*;
+use plotters::prelude::SeriesLabelPosition;
 use wattgate_scenarios::deadlines::{Case, Course};
 
+use crate::chart::{Chart, Failed, Line};
+
 const SIZE: (u32, u32) = (900, 320);
-
-/// Colours of the aims, told apart by everybody (Okabe and Ito).
-const COLOURS: [RGBColor; 3] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-];
-
-type Failed = Box<dyn std::error::Error>;
 
 /// Draws the page.
 pub fn page(courses: &[Course], cases: &[Case], table: &str) -> Result<String, Failed> {
@@ -74,40 +67,19 @@ fn chart(
     let points = || courses.iter().flat_map(|course| &course.points);
     let most = |of: usize| points().map(|point| point[of]).fold(1.0, f64::max);
     let (end, high) = (most(0), most(column).max(limit.unwrap_or(0.0)));
-    let mut text = String::new();
-    {
-        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(60)
-            .build_cartesian_2d(0.0..end, 0.0..1.1 * high)?;
-        chart
-            .configure_mesh()
-            .x_desc("time, s")
-            .light_line_style(WHITE)
-            .draw()?;
-        if let Some(limit) = limit {
-            let ends = [(0.0, limit), (end, limit)];
-            chart.draw_series(DashedLineSeries::new(ends, 6, 4, BLACK.stroke_width(1)))?;
-        }
-        for (course, colour) in courses.iter().zip(COLOURS) {
-            let style = colour.stroke_width(2);
-            let line = course.points.iter().map(|point| (point[0], point[column]));
-            chart
-                .draw_series(LineSeries::new(line, style))?
-                .label(course.aim)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
-        area.present()?;
-    }
-    Ok(text)
+    let line = |course: &&Course| Line {
+        label: course.aim.to_owned(),
+        points: course.points.iter().map(|it| (it[0], it[column])).collect(),
+    };
+    let chart = Chart {
+        title,
+        size: SIZE,
+        x: 0.0..end,
+        y: 0.0..1.1 * high,
+        x_name: "time, s",
+        dashed: limit,
+        has_circles: false,
+        legend: SeriesLabelPosition::LowerRight,
+    };
+    chart.draw(&courses.iter().map(line).collect::<Vec<_>>())
 }

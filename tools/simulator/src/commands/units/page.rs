@@ -3,21 +3,12 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use plotters::prelude::*;
+use plotters::prelude::SeriesLabelPosition;
 
 use super::Row;
+use crate::chart::{Chart, Failed, Line};
 
 const SIZE: (u32, u32) = (900, 380);
-
-/// Colours of the spreads, told apart by everybody (Okabe and Ito).
-const COLOURS: [RGBColor; 4] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-];
-
-type Failed = Box<dyn std::error::Error>;
 
 /// A value of a row.
 type Figure = fn(&Row) -> f64;
@@ -102,49 +93,26 @@ fn chart(
         };
         trained.iter().map(mean).collect()
     };
-    let lines: Vec<(f64, Vec<(f64, f64)>)> = spreads.iter().map(|of| (*of, line(*of))).collect();
+    let lines = spreads.iter().map(|spread| Line {
+        label: format!("true spread {spread} × the published one"),
+        points: line(*spread),
+    });
+    let lines: Vec<Line> = lines.collect();
     let values = lines
         .iter()
-        .flat_map(|(_, line)| line.iter().map(|(_, y)| *y));
-    let range = around(values.chain(allowed));
+        .flat_map(|line| line.points.iter().map(|(_, y)| *y));
     let most = trained.last().map_or(1.0, |most| *most as f64);
-    let mut text = String::new();
-    {
-        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(50)
-            .build_cartesian_2d(0.5..most + 0.5, range)?;
-        chart
-            .configure_mesh()
-            .x_desc("units in training")
-            .x_labels(12)
-            .light_line_style(WHITE)
-            .draw()?;
-        if let Some(allowed) = allowed {
-            let ends = [(0.5, allowed), (most + 0.5, allowed)];
-            chart.draw_series(DashedLineSeries::new(ends, 6, 4, BLACK.stroke_width(1)))?;
-        }
-        for ((spread, line), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-            let circles = line.iter().map(|at| Circle::new(*at, 4, colour.filled()));
-            chart.draw_series(circles)?;
-            let style = colour.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(line.iter().copied(), style))?
-                .label(format!("true spread {spread} × the published one"))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
-        }
-        chart
-            .configure_series_labels()
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
-        area.present()?;
-    }
-    Ok(text)
+    let chart = Chart {
+        title,
+        size: SIZE,
+        x: 0.5..most + 0.5,
+        y: around(values.chain(allowed)),
+        x_name: "units in training",
+        dashed: allowed,
+        has_circles: true,
+        legend: SeriesLabelPosition::MiddleRight,
+    };
+    chart.draw(&lines)
 }
 
 /// A range around some values.
