@@ -6,8 +6,8 @@ use wattgate_board::{Board, Effective, Files};
 use wattgate_runtime::{Estimator, PowerMode};
 use wattgate_watchdog::report::Report;
 
-use crate::row::{Mark, Row};
-use crate::sensing::{OverCurrent, estimator};
+use crate::row::{Mark, Row, is_delivered};
+use crate::sensing::{OverCurrent, busy_gpu_clock, estimator};
 use crate::window::{Count, Rules, Window};
 
 /// Measures each mode once, while it is set for other reasons.
@@ -104,9 +104,13 @@ impl Onlooker {
             peak_mw: current.peak_mw.into(),
             ..self.template.clone()
         };
+        let gpu = busy_gpu_clock(board, files);
+        let is_slow = gpu.is_some_and(|gpu| !is_delivered(gpu, mode.gpu));
         match board.verify_all(files, &mode) {
             Err(_) => row.mark = Some(Mark::Changed),
-            Ok(Effective::AsRequested) if !row.is_throttled() => row.measure(&measured),
+            Ok(Effective::AsRequested) if !row.is_throttled() && !is_slow => {
+                row.measure(&measured);
+            }
             Ok(_) => row.mark = Some(Mark::Throttled),
         }
         self.known.push(mode);

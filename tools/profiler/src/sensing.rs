@@ -1,7 +1,7 @@
 //! What measurements and control read of a board alike.
 
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS};
+use wattgate_runtime::{Chip, Estimator, Kilohertz, MOST_CHIPS};
 
 /// An estimator for the chips of a board's power sensor.
 pub fn estimator(board: &Board, files: &impl Files) -> Estimator {
@@ -60,4 +60,13 @@ mod tests {
         assert_eq!(at(5, 141).since(at(5, 100)), 41);
         assert_eq!(at(6, 101).since(at(5, 100)), 1);
     }
+}
+
+/// A GPU that works has a load of at least this in permille.
+const BUSY_LOAD: u16 = 300;
+
+/// The clock of a GPU that works: an idle one may be off. `None` if the board does not show it.
+pub fn busy_gpu_clock(board: &Board, files: &impl Files) -> Option<Kilohertz> {
+    let load = board.gpu_load(files)?;
+    board.gpu_clock(files).filter(|_| load >= BUSY_LOAD)
 }

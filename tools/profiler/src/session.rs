@@ -21,7 +21,7 @@ use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 use crate::ladder::Ladder;
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
 use crate::row::{CorpusError, CorpusFile, Feeding, Mark, Row, is_delivered};
-use crate::sensing::{OverCurrent, estimator};
+use crate::sensing::{OverCurrent, busy_gpu_clock, estimator};
 use crate::window::{Count, Measured, Rules, Window};
 use crate::world::{Event, Exit, World};
 
@@ -69,9 +69,8 @@ const PUBLISHED: Duration = Duration::from_secs(2);
 /// Time over which the power of an idle board is averaged. It is steady, so that this is enough for the sensor's noise.
 const IDLE_TIME: Duration = Duration::from_secs(3);
 
-/// An idle GPU has a load of at most this in permille, and one that works at least that.
+/// An idle GPU has a load of at most this in permille.
 const IDLE_LOAD: u16 = 50;
-const BUSY_LOAD: u16 = 300;
 
 /// What a session is to do.
 #[derive(Clone, Debug)]
@@ -630,10 +629,7 @@ impl<'a, W: World> Session<'a, W> {
                     return Ok(Outcome::Marked(Mark::Changed));
                 }
                 clocks.extend(self.board.delivered_cpu(self.world.files()));
-                let load = self.board.gpu_load(self.world.files());
-                if load.is_some_and(|load| load >= BUSY_LOAD) {
-                    gpu_clocks.extend(self.board.gpu_clock(self.world.files()));
-                }
+                gpu_clocks.extend(busy_gpu_clock(self.board, self.world.files()));
             }
             let measured = window.as_ref().and_then(|it| it.measured(&self.estimator));
             let Some(measured) = measured else { continue };

@@ -86,6 +86,43 @@ fn a_mode_that_the_control_sets_is_measured_once() {
 }
 
 #[test]
+fn a_mode_of_which_only_the_idle_power_is_known_is_measured() {
+    let name = "orin-agx-64";
+    let mut bench = Bench::new(name, "resnet18");
+    let mut board = discover(&bench.files);
+    let [cores, cpu_khz, gpu_khz, emc_khz] = middle(name).knobs();
+    let idle = Row {
+        cores,
+        cpu_khz,
+        gpu_khz,
+        emc_khz,
+        idle_mw: Some(9_000.0),
+        mark: Some(Mark::Idle),
+        ..Row::default()
+    };
+    let onlooker = Onlooker::new(Rules::default(), &[&idle], &board, &bench.files);
+    let mut onlooker = onlooker.expect("a row");
+    let row = look_on(&mut bench, &mut board, &mut onlooker, middle(name)).expect("measured");
+    assert_eq!((row.mark, row.idle_mw), (None, None));
+}
+
+/// The kernel lowers the clock of a GPU that has little to do, if its minimum stays low.
+#[test]
+fn a_mode_whose_gpu_runs_below_its_clock_has_no_measurement() {
+    let name = "orin-agx-64";
+    let mut bench = Bench::new(name, "resnet18-cifar10");
+    bench.files.tree.jetson_mut().follow_load();
+    let order = "refuse /sys/class/devfreq/17000000.ga10b/min_freq EBUSY";
+    bench.files.tree.control(order).expect("a command");
+    let mut board = discover(&bench.files);
+    let rows = [Row::default()];
+    let onlooker = Onlooker::new(Rules::default(), &rows.each_ref(), &board, &bench.files);
+    let mut onlooker = onlooker.expect("a row is known");
+    let row = look_on(&mut bench, &mut board, &mut onlooker, highest(name)).expect("a row");
+    assert!(row.mark.is_some() && row.time_ms.is_none(), "{row:?}");
+}
+
+#[test]
 fn a_mode_in_which_the_firmware_throttles_has_no_measurement() {
     let name = "orin-nano-8-super";
     let mut bench = Bench::new(name, "yolov8n");
