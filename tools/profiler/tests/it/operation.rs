@@ -110,7 +110,7 @@ fn a_mode_of_which_only_the_idle_power_is_known_is_measured() {
 #[test]
 fn a_mode_whose_gpu_runs_below_its_clock_has_no_measurement() {
     let name = "orin-agx-64";
-    let mut bench = Bench::new(name, "resnet18-cifar10");
+    let mut bench = Bench::new(name, "lenet");
     bench.files.tree.jetson_mut().follow_load();
     let order = "refuse /sys/class/devfreq/17000000.ga10b/min_freq EBUSY";
     bench.files.tree.control(order).expect("a command");
