@@ -79,7 +79,11 @@ fn chart(
         x_name: "time, s",
         dashed: limit,
         has_circles: false,
-        legend: SeriesLabelPosition::LowerRight,
+        // Where no line is.
+        legend: match limit {
+            Some(_) => SeriesLabelPosition::MiddleRight,
+            None => SeriesLabelPosition::LowerRight,
+        },
     };
     chart.draw(&courses.iter().map(line).collect::<Vec<_>>())
 }
