@@ -49,6 +49,15 @@ impl OverCurrent {
     }
 }
 
+/// A GPU that works has a load of at least this in permille.
+const BUSY_LOAD: u16 = 300;
+
+/// The clock of a GPU that works: an idle one may be off. `None` if the board does not show it.
+pub fn busy_gpu_clock(board: &Board, files: &impl Files) -> Option<Kilohertz> {
+    let load = board.gpu_load(files)?;
+    board.gpu_clock(files).filter(|_| load >= BUSY_LOAD)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,13 +69,4 @@ mod tests {
         assert_eq!(at(5, 141).since(at(5, 100)), 41);
         assert_eq!(at(6, 101).since(at(5, 100)), 1);
     }
-}
-
-/// A GPU that works has a load of at least this in permille.
-const BUSY_LOAD: u16 = 300;
-
-/// The clock of a GPU that works: an idle one may be off. `None` if the board does not show it.
-pub fn busy_gpu_clock(board: &Board, files: &impl Files) -> Option<Kilohertz> {
-    let load = board.gpu_load(files)?;
-    board.gpu_clock(files).filter(|_| load >= BUSY_LOAD)
 }
