@@ -17,6 +17,8 @@
 
 use std::borrow::Cow;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::json::Mode;
@@ -34,9 +36,15 @@ pub struct Axes {
     pub emc_khz: Vec<u32>,
 }
 
+/// Number of the modes in which an idle board is measured.
+pub const IDLE_MODES: usize = 5;
+
+/// Time that a profiler takes for each of [`idle_modes`].
+pub const IDLE_TIME: Duration = Duration::from_secs(5);
+
 /// The modes in which an idle board is measured, of its axes: the lowest one, those with the highest value of one axis (for the CPU
 /// with all cores), and the highest one.
-pub fn idle_modes(axes: [&[u32]; 4]) -> [[u32; 4]; 5] {
+pub fn idle_modes(axes: [&[u32]; 4]) -> [[u32; 4]; IDLE_MODES] {
     let ends = axes.map(|axis| [axis.first(), axis.last()].map(|it| it.copied().unwrap_or(0)));
     let mode = |is_high: [bool; 4]| std::array::from_fn(|at| ends[at][usize::from(is_high[at])]);
     [

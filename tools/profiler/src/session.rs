@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Clocks, Disobedience, Effective, SampleError};
-use wattgate_cli::planning::Kind;
+use wattgate_cli::planning::{IDLE_TIME, Kind};
 use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::ladder::Ladder;
@@ -65,9 +65,6 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// Interval at which the over-current protection publishes its counters (`jetson-platform.md`, section
 /// 6.4).
 const PUBLISHED: Duration = Duration::from_secs(2);
-
-/// Time over which the power of an idle board is averaged. It is steady, so that this is enough for the sensor's noise.
-const IDLE_TIME: Duration = Duration::from_secs(3);
 
 /// An idle GPU has a load of at most this in permille.
 const IDLE_LOAD: u16 = 50;
@@ -352,7 +349,7 @@ impl<'a, W: World> Session<'a, W> {
         let set = self.world.now();
         self.stepped = set;
         let mut start = None;
-        while self.world.now() < set + RESPONSE + IDLE_TIME {
+        while self.world.now() < set + IDLE_TIME {
             if let Seen::Over(_) = self.turn(&mut None)? {
                 self.retreat()?;
                 return Ok(None);

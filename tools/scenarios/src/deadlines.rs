@@ -77,10 +77,15 @@ impl Case {
     }
 }
 
-/// Runs random cases with the models of a folder.
-pub fn cases(weights: &Path, count: u64, first_seed: u64) -> Result<Vec<Case>, JudgeError> {
+/// Runs random cases of a workload with the models of a folder.
+pub fn cases(
+    weights: &Path,
+    workload: &Workload,
+    count: u64,
+    first_seed: u64,
+) -> Result<Vec<Case>, JudgeError> {
     let seeds: Vec<u64> = (0..count).map(|n| first_seed.wrapping_add(n)).collect();
-    on_all_cores(&seeds, |seed| case(weights, *seed))
+    on_all_cores(&seeds, |seed| case(weights, workload, *seed))
 }
 
 /// Random numbers (SplitMix64, Steele et al. 2014).
@@ -121,17 +126,16 @@ fn other(why: impl std::error::Error + Send + Sync + 'static) -> JudgeError {
     ReplayError::Holder(io::Error::other(why)).into()
 }
 
-fn case(weights: &Path, seed: u64) -> Result<Case, JudgeError> {
+fn case(weights: &Path, workload: &Workload, seed: u64) -> Result<Case, JudgeError> {
     let mut random = Random(seed);
     let name = random.one_of(&BOARDS);
     let board = Board::named(name).map_err(other)?;
-    let workload = Workload::named(WORKLOAD).map_err(other)?;
     let is_profiled = random.one_of(&[true, false]);
     let unit = match is_profiled {
         true => Unit::NOMINAL,
         false => Unit::drawn(seed),
     };
-    let subject = Subject::new(&board, &workload, unit, boot(&board), Fan::Full)?;
+    let subject = Subject::new(&board, workload, unit, boot(&board), Fan::Full)?;
     let modes = unbeaten(&subject)?;
     let [least, most] = [modes.last(), modes.first()].map(|it| it.map_or(0.0, |it| it.watts));
     let limit_w = least + random.between(0.3, 0.9) * (most - least);
@@ -198,7 +202,7 @@ fn case(weights: &Path, seed: u64) -> Result<Case, JudgeError> {
             }
         }
     };
-    if !is_profiled {
+    if !is_profiled || workload.name != WORKLOAD {
         predicted = None;
     }
     let [over_s, longest_over_s] = running.over(limit_w);

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
 use wattgate_cli::output::AtomicFile;
-use wattgate_cli::planning::ExpectedError;
+use wattgate_cli::planning::{ExpectedError, IDLE_MODES, IDLE_TIME};
 use wattgate_runtime::{Grid, PowerMode};
 
 use super::inputs::{BlankArgument, BoardArgument, NamedBoard, is_same, read_corpus, set_grid};
@@ -49,8 +49,9 @@ Some boards need a reboot to raise a clock. The modes are therefore ordered from
 clocks, and `raises_clock` marks those that still need a higher clock than the one before.
 
 With --json: {\"version\": 1, \"modes\": [{\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\", \"raises_clock\"}],
-\"measured\", \"expected_error_pct\": {\"time\", \"power\"}, \"enough\"}; the expected error is null
-below five measured modes; enough is true if it is within --until.
+\"measured\", \"expected_error_pct\": {\"time\", \"power\"}, \"enough\", \"idle_s\"}; the expected error is
+null below five measured modes; enough is true if it is within --until; idle_s is the time that
+`wattgate profile` takes for the power of the idle board, 0 if CORPUS has it.
 
 With --ask-tell, each line of standard input is one JSON object and gets one as its answer. The
 first: {\"version\": 2, \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\": [values]}, \"modes\",
@@ -126,6 +127,7 @@ struct Planned {
     measured: usize,
     expected_error_pct: ExpectedError,
     enough: bool,
+    idle_s: u64,
 }
 
 #[derive(Serialize)]
@@ -207,6 +209,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         measured: measured.len(),
         expected_error_pct: expected,
         enough,
+        idle_s: match corpus
+            .as_ref()
+            .is_some_and(|corpus| !corpus.idle.is_empty())
+        {
+            true => 0,
+            false => IDLE_TIME.as_secs() * IDLE_MODES as u64,
+        },
     };
     let rows = output.map(|file| {
         let device = device.as_deref();
@@ -330,6 +339,12 @@ fn text(planned: &Planned, visits: &[Visit]) -> String {
         text += &format!(
             "{}{raised}\n",
             show::mode(PowerMode::from_knobs(visit.knobs))
+        );
+    }
+    if planned.idle_s > 0 {
+        text += &format!(
+            "`wattgate profile` also measures the idle board, in {IDLE_MODES} modes: {} s\n",
+            planned.idle_s
         );
     }
     text

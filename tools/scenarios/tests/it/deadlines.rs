@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use wattgate_scenarios::deadlines::{Case, cases};
+use wattgate_simulated_board::workload::Workload;
 
 #[test]
 fn deadlines_are_met_at_nearly_the_least_power_and_energy() {
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights");
-    let cases = cases(&weights, 60, 1).expect("cases");
+    let workload = Workload::named("resnet18").expect("a workload");
+    let cases = cases(&weights, &workload, 60, 1).expect("cases");
     let count = |of: fn(&&Case) -> bool| cases.iter().filter(of).count();
     assert!(count(|it| it.is_met()) >= 57, "{cases:#?}");
     assert!(count(|it| it.cost <= 1.05) >= 57, "{cases:#?}");

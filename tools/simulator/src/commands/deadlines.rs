@@ -12,6 +12,7 @@ use crate::options::number;
 use crate::output::{print, print_json};
 use wattgate_cli::output::AtomicFile;
 use wattgate_scenarios::deadlines::{Case, cases, courses};
+use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
 Give the daemon random deadlines under random limits, and compare with the best mode of the board's truth
@@ -22,6 +23,7 @@ Options:
   --cases N         Number of cases [200]
   --seed N          The first case [1]
   --weights DIR     Folder of the models [weights]
+  --workload W      The workload that runs; the models are those of resnet18 [resnet18]
   --json            Print JSON: an array of cases
   -o, --page FILE   Also run one training under three aims on two boards, and write a page with figures
   -h, --help        Print this
@@ -38,11 +40,15 @@ is the true power: on a unit whose sensor reads low by more than its typical err
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut count, mut seed, mut json, mut page) = (200, 1, false, None);
     let mut weights = PathBuf::from("weights");
+    let mut workload = Workload::named("resnet18")?;
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("cases") => count = number("--cases", &mut arguments, 1)?,
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
+            Arg::Long("workload") => {
+                workload = Workload::named(&arguments.value()?.string()?)?;
+            }
             Arg::Long("json") => json = true,
             Arg::Short('o') | Arg::Long("page") => page = Some(PathBuf::from(arguments.value()?)),
             Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
@@ -50,7 +56,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let file = page.as_deref().map(AtomicFile::create).transpose()?;
-    let cases = cases(&weights, count, seed)?;
+    let cases = cases(&weights, &workload, count, seed)?;
     if let Some(file) = file {
         let page = page::page(&courses(&weights)?, &cases, &text(&cases));
         let page = page.map_err(|why| Failure::Plot(why.to_string()))?;
