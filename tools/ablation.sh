@@ -8,5 +8,5 @@ cd "$(dirname "$0")/.."
 
 . tools/corpora.sh
 tools/packages.sh gcc libc6-dev
-cargo build --release --locked -p wattgate-trainer --example ablation
+cargo build --release --locked -p wattgate-lab --example ablation
 exec target/release/examples/ablation "$data"

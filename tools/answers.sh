@@ -10,5 +10,5 @@ cd "$(dirname "$0")/.."
 
 . tools/corpora.sh
 tools/packages.sh gcc libc6-dev
-[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-trainer --example answers
+[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-lab --example answers
 exec target/release/examples/answers "$data" "${2:-50}" "${3:-20}" "${4:-random}" ${5+"$5"} ${6+"$6"}

@@ -10,5 +10,5 @@ cd "$(dirname "$0")/.."
 
 . tools/corpora.sh
 tools/packages.sh gcc libc6-dev
-[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-trainer --example bounds
+[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-lab --example bounds
 exec target/release/examples/bounds "$data" ${2:+"$2"}

@@ -4,7 +4,7 @@
 # three workloads with the truth of the simulator: tools/characterize.sh [--quick] [FOLDER]. Two minutes after
 # the build; with --quick 15 seconds, without the large corpora and the advice, which tests cover.
 #
-# `cargo run --release -p wattgate-trainer --example advice` judges the advice for 100 random workloads.
+# `cargo run --release -p wattgate-lab --example advice` judges the advice for 100 random workloads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ quick=
 folder=${1:-target/characterize}
 mkdir -p "$folder"
 # The trainer takes minutes, as it needs burn; CI has built all of them.
-for package in wattgate-trainer wattgate-simulator wattgate-profiler; do
+for package in wattgate-lab wattgate-simulator wattgate-profiler; do
     [ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p $package >&2
 done
 PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH
@@ -27,9 +27,9 @@ for workload in lenet resnet18-cifar10 mobilenetv3 vgg11; do
     wattgate-simulator corpus --board xavier-agx --workload "$workload" --modes characterizing \
         -o "$workload.csv"
 done
-wattgate-trainer characterize modes lenet.csv resnet18-cifar10.csv mobilenetv3.csv \
+wattgate-lab characterize modes lenet.csv resnet18-cifar10.csv mobilenetv3.csv \
     --samples 60000,50000,23080 -o four.json
-wattgate-trainer characterize modes vgg11.csv --samples 50000 --modes four.json
+wattgate-lab characterize modes vgg11.csv --samples 50000 --modes four.json
 
 # As on a real board: the profiler measures what the workload tells, with four workers and with none.
 echo
@@ -48,8 +48,8 @@ for workers in 4 0; do
         --workers $workers -o living.csv -- \
         wattgate-simulator workload --root "$place/board" --workload mobilenetv3 --workers $workers
 done
-wattgate-trainer characterize report living.csv
-wattgate-trainer characterize report living.csv --json >living.json
+wattgate-lab characterize report living.csv
+wattgate-lab characterize report living.csv --json >living.json
 wattgate-simulator corpus --board xavier-agx --workload mobilenetv3 --workers 0,4 --modes mode:$mode \
     -o expected.csv
 python3 - <<'PYTHON'
@@ -70,14 +70,14 @@ PYTHON
 
 wattgate-simulator corpus --board xavier-agx --workload mobilenetv3 --modes characterizing \
     --minibatch 8,16,32 --workers 0,1,2,4 --storage ssd,hdd,sd --epoch first,later -o fed.csv
-wattgate-trainer characterize report fed.csv --idle 7.8W --html page.html
+wattgate-lab characterize report fed.csv --idle 7.8W --html page.html
 echo "wrote $folder/page.html"
 
 for workload in mobilenetv3 resnet18 lenet; do
     wattgate-simulator corpus --board xavier-agx --workload "$workload" --modes random:20 --seed 3 \
         --minibatch 8,16,32 --workers 1,2,4 -o advised.csv
-    wattgate-trainer advise --corpus advised.csv --limit 15W --json >advice.json
-    wattgate-trainer advise --corpus advised.csv --limit 15W
+    wattgate-lab advise --corpus advised.csv --limit 15W --json >advice.json
+    wattgate-lab advise --corpus advised.csv --limit 15W
     # The truth: now and the best, each profiled anew by its feeding.
     python3 - "$workload" <<'PYTHON'
 import csv

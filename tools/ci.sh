@@ -55,7 +55,7 @@ dependencies() {
         return 1
     fi
     # 1: nothing was found. Any other status is an error of git.
-    git grep -lE '^(burn|clap)\b' -- '*/Cargo.toml' ':!trainer/Cargo.toml'
+    git grep -lE '^(burn|clap)\b' -- '*/Cargo.toml' ':!trainer'
     [ $? -eq 1 ]
 }
 

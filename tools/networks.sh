@@ -18,7 +18,7 @@ light=$("$place/bin/python" -c 'import onnx, os; print(os.path.dirname(onnx.__fi
 light=$light/backend/test/data/light
 if [ -z "${WATTGATE_BUILT:-}" ]; then
     cargo build --release --locked -p wattgate-simulator
-    cargo build --release --locked -p wattgate-trainer --bin wattgate-trainer --example networks
+    cargo build --release --locked -p wattgate-lab --bin wattgate-lab --example networks
 fi
 rows=140000 trees=600
 if [ "${1:-}" = compose ]; then
@@ -26,13 +26,13 @@ if [ "${1:-}" = compose ]; then
 fi
 target/release/wattgate-simulator kernels --board xavier-agx --units 11 --rows $rows --seed 1 \
     -o "$place/kernels.csv"
-target/release/wattgate-trainer kernels fit --corpus "$place/kernels.csv" --trees $trees \
+target/release/wattgate-lab kernels fit --corpus "$place/kernels.csv" --trees $trees \
     -o "$place/kernels.wgk"
 target/release/wattgate-simulator load --kind training --seconds 60 -o "$place/load.csv"
 count=0
 for network in "$light"/*.onnx; do
     name=$(basename "$network" .onnx)
-    target/release/wattgate-trainer compose --kernels "$place/kernels.wgk" --network "$network" \
+    target/release/wattgate-lab compose --kernels "$place/kernels.wgk" --network "$network" \
         --board xavier-agx --calls "$place/$name.csv" --figure "$place/$name.svg" -o "$place/$name.wgt"
     # The limit holds for it on a unit that nobody measured.
     target/release/wattgate-simulator replay --board xavier-agx --unit $((5000 + count)) \

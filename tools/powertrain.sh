@@ -9,5 +9,5 @@ cd "$(dirname "$0")/.."
 
 . tools/corpora.sh
 tools/packages.sh gcc libc6-dev
-[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-trainer --example powertrain
+[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-lab --example powertrain
 exec target/release/examples/powertrain "$data" "${2:-5}" target/powertrain

@@ -8,6 +8,6 @@ cd "$(dirname "$0")/.."
 
 . tools/corpora.sh
 tools/packages.sh gcc libc6-dev
-cargo build --release --locked -p wattgate-trainer --example priors
+cargo build --release --locked -p wattgate-lab --example priors
 target/release/examples/priors "$data" >target/priors.csv
 mv target/priors.csv trainer/priors.csv

@@ -1,4 +1,4 @@
-"""Scores XGBoost as MIRAGE used it on a kernel corpus, in the JSON of `wattgate-trainer kernels evaluate`:
+"""Scores XGBoost as MIRAGE used it on a kernel corpus, in the JSON of `wattgate-lab kernels evaluate`:
 
 xgboost-peer.py CORPUS.csv TEST-UNITS [OURS.json]
 

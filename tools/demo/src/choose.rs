@@ -2,8 +2,8 @@
 
 use wattgate_runtime::Confidence;
 use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::lab::evaluate::Quartiles;
-use wattgate_trainer::methods::{Ask, MethodError};
+use wattgate_lab::compare::evaluate::Quartiles;
+use wattgate_lab::methods::{Ask, MethodError};
 
 use super::round::round;
 use super::story::{Choice, Choices, Point, Summary};

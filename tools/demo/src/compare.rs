@@ -3,11 +3,11 @@
 use indicatif::ProgressBar;
 use wattgate_runtime::Shape;
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::lab::evaluate::{Comparison, evaluate};
+use wattgate_lab::compare::evaluate::{Comparison, evaluate};
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_trainer::methods::method;
+use wattgate_lab::methods::method;
 
 use super::WORKLOAD;
 use super::error::DemoError;

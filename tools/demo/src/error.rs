@@ -11,9 +11,9 @@ use wattgate_scenarios::replay::ReplayError;
 use wattgate_simulated_board::workload::WorkloadError;
 use wattgate_trainer::corpus::CorpusError;
 use wattgate_trainer::fit::FitError;
-use wattgate_trainer::lab::LabError;
+use wattgate_lab::compare::CompareError;
 use wattgate_trainer::learn::reference::ReferenceError;
-use wattgate_trainer::methods::MethodError;
+use wattgate_lab::methods::MethodError;
 
 /// Why the demo failed.
 #[derive(Debug, Error)]
@@ -31,7 +31,7 @@ pub enum DemoError {
     #[error("{0}")]
     Fit(#[from] FitError),
     #[error("{0}")]
-    Compare(#[from] LabError),
+    Compare(#[from] CompareError),
     #[error("{0}")]
     Method(#[from] MethodError),
     #[error("{0}")]

@@ -12,7 +12,7 @@ use wattgate_trainer::fit::{FitOptions, fit};
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_trainer::methods::{Method, method};
+use wattgate_lab::methods::{Method, method};
 use wattgate_trainer::train::PROGRESS;
 
 use super::REFERENCE;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::lab::evaluate::Quartiles;
+use wattgate_lab::compare::evaluate::Quartiles;
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::split::Sampling;
 

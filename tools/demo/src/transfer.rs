@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use wattgate_cli::output::OutputError;
 use wattgate_runtime::{Confidence, Model, Shape};
 use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::lab::LabError;
+use wattgate_lab::compare::CompareError;
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
-use wattgate_trainer::methods::{Method, Trained, Wattgate, method};
+use wattgate_lab::methods::{Method, Trained, Wattgate, method};
 use wattgate_trainer::train::{PROGRESS, Task};
 
 use super::WORKLOAD;
@@ -92,7 +92,7 @@ pub fn train(
         };
         let amount = Amount::Modes(contestant.modes);
         let split = Split::new(corpus, amount, contestant.sampling, Priors::shipped(), seed);
-        let split = split.map_err(LabError::from)?;
+        let split = split.map_err(CompareError::from)?;
         let task = Task {
             priors: Priors::shipped(),
             corpus,

@@ -28,6 +28,11 @@ Examples:
   wattgate-trainer fit tx1.csv --modes 50 --seed 1 -o model.wgt
   wattgate-trainer fit yolo.csv --board orin-agx-64 -o yolo.wgt
   wattgate-trainer fit sizes.csv --minibatch 32 -o yolo-32.wgt
+  wattgate-trainer fit yolo.csv --reference resnet.wgt --reference vit.csv --modes 15 -o yolo.wgt
+
+A reference is a model file or a corpus of another workload, minibatch size or board. Clocks
+of different boards are compared as fractions of the board's highest. The modes of the corpus
+decide the weight of the references. The workload itself is refused as a reference.
 
 The model predicts all modes of a grid. Without a board the grid has the clocks of the corpus; with
 --board or --axes it also has those clocks of the board that were not profiled.
@@ -71,6 +76,9 @@ pub struct TrainingArguments {
     pub blank: BlankArgument,
     #[command(flatten)]
     pub board: BoardArgument,
+    /// A reference: a model file or a corpus; repeat it for several
+    #[arg(long, value_name = "FILE")]
+    pub reference: Vec<PathBuf>,
     /// Modes to train on: a number, or a share of the profiled ones such as 90% [default: all]
     #[arg(long, value_name = "N", value_parser = values::amount, allow_hyphen_values = true)]
     pub modes: Option<Amount>,
@@ -93,8 +101,8 @@ pub struct TrainingArguments {
 
 impl TrainingArguments {
     /// Fails if the output is one of the inputs.
-    fn refuse_inputs(&self, references: &[PathBuf]) -> Result<(), Failure> {
-        let files = self.corpora.iter().chain(references);
+    fn refuse_inputs(&self) -> Result<(), Failure> {
+        let files = self.corpora.iter().chain(&self.reference);
         let inputs: Vec<Option<&Path>> = files
             .map(|path| Some(path.as_path()))
             .chain([self.board.file()])
@@ -117,17 +125,6 @@ impl TrainingArguments {
         let names = self.corpora.iter().map(|path| path.display().to_string());
         names.collect()
     }
-}
-
-/// Trains and writes a model with references from files.
-pub fn write_transferred(
-    training: &TrainingArguments,
-    references: &[PathBuf],
-) -> Result<(), Failure> {
-    training.refuse_inputs(references)?;
-    let corpus = training.read()?;
-    let references = read_references(references, training.blank.meaning())?;
-    write_model(training, corpus, &references)
 }
 
 /// Trains and writes a model.
@@ -169,14 +166,17 @@ fn write_model(
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let training = &arguments.training;
-    training.refuse_inputs(&[])?;
+    training.refuse_inputs()?;
+    let blank = training.blank.meaning();
     let Some(size) = arguments.minibatch else {
-        return write_model(training, training.read()?, &[]);
+        let corpus = training.read()?;
+        let references = read_references(&training.reference, blank)?;
+        return write_model(training, corpus, &references);
     };
     let path = &training.corpora[0];
     let (mut of_asked, mut of_most) = (Vec::new(), Vec::new());
     for path in &training.corpora {
-        let fed = read_fed(path, training.blank.meaning())?;
+        let fed = read_fed(path, blank)?;
         let (corpus, most) = of_size(&fed, size).ok_or_else(|| Failure::NoSize {
             place: path.display().to_string(),
             asked: size,
@@ -186,22 +186,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         of_most.push(most.clone());
     }
     let (corpus, most) = (training.join(of_asked)?, training.join(of_most)?);
-    let reference = match most.feeding.minibatch == corpus.feeding.minibatch {
-        true => None,
-        false => {
-            let name = format!(
-                "{}, minibatch {}",
-                path.display(),
-                most.feeding.minibatch.unwrap_or_default()
-            );
-            let reference = Reference::of_corpus(name, most, Priors::shipped());
-            Some(reference.map_err(|why| Failure::Reference {
-                path: path.clone(),
-                why,
-            })?)
-        }
-    };
-    write_model(training, corpus, reference.as_slice())
+    let mut references = read_references(&training.reference, blank)?;
+    if most.feeding.minibatch != corpus.feeding.minibatch {
+        let name = format!(
+            "{}, minibatch {}",
+            path.display(),
+            most.feeding.minibatch.unwrap_or_default()
+        );
+        let reference = Reference::of_corpus(name, most, Priors::shipped());
+        references.push(reference.map_err(|why| Failure::Reference {
+            path: path.clone(),
+            why,
+        })?);
+    }
+    write_model(training, corpus, &references)
 }
 
 /// The corpus of a size, and that of the size that was profiled in the most modes. Of several feedings

@@ -3,26 +3,18 @@
 //! Results go to standard output, as text or with `--json` as one JSON document with a version;
 //! progress and errors go to standard error.
 
-mod advise;
 mod ask_tell;
-mod characterize;
 mod check;
-mod compose;
-mod evaluate;
 mod fit;
-mod inputs;
+pub mod inputs;
 mod inspect;
-mod kernels;
-mod matrix;
-mod optimize;
 mod pages;
 mod plan;
 mod predict;
 mod select;
-mod show;
+pub mod show;
 mod todo;
-mod transfer;
-mod values;
+pub mod values;
 
 use std::io;
 use std::path::PathBuf;
@@ -37,26 +29,12 @@ use wattgate_cli::exit::{Failed, end};
 use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::{Confidence, ConstraintError, FormatError, GuardError, SelectError, Shape};
 
-use crate::characterize::advice::AdviceError;
-use crate::characterize::breakdown::BreakdownError;
-use crate::characterize::energy::SampleError;
-use crate::characterize::four_modes::FourModesError;
 use crate::corpus::CorpusError;
 use crate::fit::FitError;
-use crate::kernels::corpus::KernelCorpusError;
-use crate::kernels::evaluate::ScoreError;
-use crate::kernels::models::ModelsError;
-use crate::kernels::search::SearchError;
-use crate::lab::LabError;
-use crate::lab::plots::PlotError;
 use crate::learn::fleet::JoinError;
 use crate::learn::gp::SingularKernel;
 use crate::learn::reference::{OwnReference, ReferenceError};
 use crate::learn::split::{Sampling, SplitError};
-use crate::methods::{self, Method, MethodError};
-use crate::networks::fit::NetworkFitError;
-use crate::networks::graph::NetworkFileError;
-use crate::networks::operator::NetworkError;
 use wattgate_cli::output::OutputError;
 
 /// Learns the time and power of a workload in every power mode of a Jetson.
@@ -86,24 +64,8 @@ enum Command {
     Check(check::Arguments),
     /// Train a model on a corpus and write it as a model file
     Fit(fit::Arguments),
-    /// Train on a few modes with a reference: a model or corpus of another workload or board
-    Transfer(transfer::Arguments),
     /// Choose the modes to profile
     Plan(plan::Arguments),
-    /// Compare methods by their prediction errors on held-out modes
-    Evaluate(evaluate::Arguments),
-    /// Compare methods by their choices under power limits
-    Optimize(optimize::Arguments),
-    /// Evaluate transfers between all pairs of corpora
-    Matrix(matrix::Arguments),
-    /// Tell where time and energy of a training go
-    Characterize(characterize::Arguments),
-    /// Advise what would make a training faster under a power limit
-    Advise(advise::Arguments),
-    /// Learn the kernels of networks, to predict networks that nobody profiled
-    Kernels(kernels::Arguments),
-    /// Predict a network that nobody profiled, from the models of its kernels
-    Compose(compose::Arguments),
     /// Show the contents of a model file
     Inspect(inspect::Arguments),
     /// Print the predictions of a model file with their bounds
@@ -119,7 +81,7 @@ enum Command {
 
 /// Why a command failed.
 #[derive(Debug, Error)]
-enum Failure {
+pub enum Failure {
     #[error("{0}")]
     Corpus(#[from] CorpusError),
     #[error("{}: {why}", path.display())]
@@ -127,26 +89,6 @@ enum Failure {
     /// Corpora that are not of units of one board with one workload.
     #[error("{0}")]
     Join(JoinError),
-    #[error("{0}")]
-    KernelCorpus(#[from] KernelCorpusError),
-    #[error("{}: {why}", path.display())]
-    Kernels { path: PathBuf, why: ScoreError },
-    #[error("{0}")]
-    KernelModels(#[from] ModelsError),
-    #[error("{0}")]
-    Search(#[from] SearchError),
-    #[error("{0}")]
-    NetworkFile(NetworkFileError),
-    #[error("{}: {why}", path.display())]
-    Network { path: PathBuf, why: NetworkError },
-    #[error("{}: {why}", path.display())]
-    NetworkFit { path: PathBuf, why: NetworkFitError },
-    #[error("cannot draw the figure: {why}")]
-    Figure { why: String },
-    #[error("{}: {why}", path.display())]
-    Compare { path: PathBuf, why: LabError },
-    #[error("{}: {why}", path.display())]
-    FourModes { path: PathBuf, why: FourModesError },
     #[error("{place}: no minibatch of {asked}; {sizes}")]
     NoSize {
         place: String,
@@ -167,21 +109,6 @@ enum Failure {
     },
     #[error("{}: {why}", path.display())]
     Incomparable { path: PathBuf, why: String },
-    #[error("{}: {why}", path.display())]
-    Advice { path: PathBuf, why: AdviceError },
-    #[error("{0}")]
-    Breakdown(#[from] BreakdownError),
-    #[error("{0}")]
-    Samples(#[from] SampleError),
-    #[error("--samples has {found} numbers for {corpora} corpora; name one for each")]
-    SamplesOfEach { corpora: usize, found: usize },
-    #[error("{}: --samples needs the column `minibatch`", path.display())]
-    NoMinibatch { path: PathBuf },
-    #[error("{}: not a file of `characterize modes`: {why}", path.display())]
-    Stored {
-        path: PathBuf,
-        why: serde_json::Error,
-    },
     #[error("{0}")]
     Output(#[from] OutputError),
     #[error("{}: the output would replace an input", path.display())]
@@ -224,8 +151,6 @@ enum Failure {
     #[error("{0}")]
     Aim(#[from] AimError),
     #[error("{0}")]
-    Plot(#[from] PlotError),
-    #[error("{0}")]
     Page(#[from] pages::PageError),
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -246,26 +171,14 @@ impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Corpus(CorpusError::Io { .. })
-            | Self::KernelCorpus(KernelCorpusError::Io { .. })
-            | Self::KernelModels(ModelsError::Io { .. })
-            | Self::Search(SearchError::Io { .. })
-            | Self::NetworkFile(NetworkFileError::Io { .. })
-            | Self::Figure { .. }
-            | Self::Samples(SampleError::Io { .. })
             | Self::Output(_)
             | Self::Read { .. }
-            | Self::Plot(_)
             | Self::Page(_)
             | Self::Print(_) => 5,
             Self::Board(why) => why.exit_code(),
             Self::Constraint(_)
-            | Self::Advice {
-                why: AdviceError::OverLimit { .. },
-                ..
-            }
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
-            | Self::SamplesOfEach { .. }
             | Self::NoSize { .. }
             | Self::SeveralModels
             | Self::Exists { .. }
@@ -274,47 +187,18 @@ impl Failed for Failure {
             | Self::NotOfModel { .. }
             | Self::BoardMissing
             | Self::Aim(_)
-            | Self::Kernels {
-                why:
-                    ScoreError::NoSuchUnit { .. }
-                    | ScoreError::UnitTwice { .. }
-                    | ScoreError::NoTraining { .. },
-                ..
-            }
             | Self::Fit {
                 why:
                     FitError::Split(
                         SplitError::ModesOutOfRange { .. } | SplitError::NothingHeldOut { .. },
                     ),
                 ..
-            }
-            | Self::Compare {
-                why:
-                    LabError::Split(
-                        SplitError::ModesOutOfRange { .. } | SplitError::NothingHeldOut { .. },
-                    )
-                    | LabError::Method(MethodError::NoReferenceCorpus { .. }),
-                ..
             } => 2,
             Self::Corpus(CorpusError::Defect { .. })
-            | Self::KernelCorpus(KernelCorpusError::Defect { .. })
-            | Self::KernelModels(_)
-            | Self::Search(_)
-            | Self::NetworkFile(_)
-            | Self::Network { .. }
-            | Self::NetworkFit { .. }
             | Self::Join(_)
-            | Self::Kernels { .. }
-            | Self::FourModes { .. }
-            | Self::Advice { .. }
             | Self::SharedRisk { .. }
             | Self::Incomparable { .. }
-            | Self::Breakdown(_)
-            | Self::Samples(_)
-            | Self::NoMinibatch { .. }
-            | Self::Stored { .. }
             | Self::Fit { .. }
-            | Self::Compare { .. }
             | Self::Reference { .. }
             | Self::OwnReference(_)
             | Self::Plan { .. }
@@ -340,15 +224,7 @@ pub fn run() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check(arguments) => check::run(&arguments),
         Command::Fit(arguments) => fit::run(&arguments),
-        Command::Transfer(arguments) => transfer::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
-        Command::Evaluate(arguments) => evaluate::run(&arguments),
-        Command::Optimize(arguments) => optimize::run(&arguments),
-        Command::Matrix(arguments) => matrix::run(&arguments),
-        Command::Characterize(arguments) => characterize::run(&arguments),
-        Command::Advise(arguments) => advise::run(&arguments),
-        Command::Kernels(arguments) => kernels::run(&arguments),
-        Command::Compose(arguments) => compose::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),
@@ -360,7 +236,7 @@ pub fn run() -> ExitCode {
 
 /// The supported layer shapes as arguments.
 #[derive(Clone, Copy, Debug)]
-struct ShapeArgument(Shape);
+pub struct ShapeArgument(pub Shape);
 
 impl ValueEnum for ShapeArgument {
     fn value_variants<'a>() -> &'a [Self] {
@@ -373,38 +249,9 @@ impl ValueEnum for ShapeArgument {
     }
 }
 
-/// The methods as arguments.
-#[derive(Clone, Debug)]
-struct MethodArgument(&'static str);
-
-impl MethodArgument {
-    fn method(&self) -> Box<dyn Method> {
-        methods::method(self.0).expect("a name of the list")
-    }
-}
-
-impl ValueEnum for MethodArgument {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: [MethodArgument; methods::NAMES.len()] = {
-            let mut all = [const { MethodArgument("") }; methods::NAMES.len()];
-            let mut at = 0;
-            while at < all.len() {
-                all[at] = MethodArgument(methods::NAMES[at]);
-                at += 1;
-            }
-            all
-        };
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.0))
-    }
-}
-
 /// How training modes are chosen, as an argument.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum SamplingArgument {
+pub enum SamplingArgument {
     /// Drawn at random
     Random,
     /// Chosen by `plan`
@@ -421,14 +268,14 @@ impl From<SamplingArgument> for Sampling {
 }
 
 /// A progress bar on standard error; hidden if standard error is not a terminal.
-fn progress_bar(length: u64) -> ProgressBar {
+pub fn progress_bar(length: u64) -> ProgressBar {
     let style = "{msg:>8} [{bar:40}] {percent:>3} % {elapsed} of about {duration}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     ProgressBar::new(length).with_style(style.progress_chars("=> "))
 }
 
 /// A progress bar that counts the bytes of a file.
-fn reading_bar() -> ProgressBar {
+pub fn reading_bar() -> ProgressBar {
     progress_bar(0).with_message("read")
 }
 
@@ -445,7 +292,7 @@ struct Versioned<'a, T> {
 }
 
 /// The text of a JSON document.
-fn json(result: &impl Serialize) -> Result<String, Failure> {
+pub fn json(result: &impl Serialize) -> Result<String, Failure> {
     let document = Versioned {
         version: JSON_VERSION,
         result,
@@ -454,11 +301,13 @@ fn json(result: &impl Serialize) -> Result<String, Failure> {
     Ok(format!("{text}\n"))
 }
 
-fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+/// Prints a JSON document.
+pub fn print_json(result: &impl Serialize) -> Result<(), Failure> {
     print_text(&json(result)?)
 }
 
-fn print_text(text: &str) -> Result<(), Failure> {
+/// Prints a text.
+pub fn print_text(text: &str) -> Result<(), Failure> {
     use io::Write;
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())

@@ -1,13 +1,11 @@
-//! Parsers of arguments: modes, numbers of modes, names, and ranges of power limits.
+//! Parsers of arguments: modes, numbers of modes, and names.
 
 use std::collections::BTreeSet;
 
 use thiserror::Error;
-use wattgate_cli::quantity::{QuantityError, power};
-use wattgate_runtime::{Milliwatts, PowerMode};
+use wattgate_runtime::PowerMode;
 
 use crate::corpus::is_name;
-use crate::lab::optimize::Limits;
 use crate::learn::split::Amount;
 
 /// Why an argument is refused.
@@ -26,14 +24,6 @@ pub enum ValueError {
     /// Empty or too long for a corpus.
     #[error("a name has 1 to 64 characters")]
     NotAName,
-    /// Not three powers LO:HI:STEP with LO ≤ HI.
-    #[error(
-        "`{text}` is not a range of limits: write LO:HI:STEP with LO ≤ HI, such as 3W:9W:500mW, or auto"
-    )]
-    NotLimits { text: String },
-    /// One of the three is not a power.
-    #[error("{0}")]
-    Limit(#[from] QuantityError),
 }
 
 /// A list of minibatch sizes for a message, in ascending order.
@@ -79,29 +69,12 @@ pub fn amount(text: &str) -> Result<Amount, ValueError> {
     })
 }
 
-/// Parses power limits `LO:HI:STEP`, each with a unit, or `auto`.
-pub fn limits(text: &str) -> Result<Limits, ValueError> {
-    if text.trim() == "auto" {
-        return Ok(Limits::Automatic);
-    }
-    let refused = || ValueError::NotLimits {
-        text: text.to_owned(),
-    };
-    let powers: Result<Vec<Milliwatts>, QuantityError> = text.split(':').map(power).collect();
-    match powers?[..] {
-        [low, high, step] if low <= high => Ok(Limits::Range(
-            [low, high, step].map(|power| f64::from(power.0)),
-        )),
-        _ => Err(refused()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn amounts_modes_and_limits_are_read() {
+    fn amounts_and_modes_are_read() {
         assert_eq!(amount("50"), Ok(Amount::Modes(50)));
         assert_eq!(amount(" 90 %"), Ok(Amount::Percent(90.0)));
         for text in ["", "fifty", "-1", "101%", "1.5", "NaN%"] {
@@ -120,12 +93,6 @@ mod tests {
             "4,1MHz,2,3",
         ] {
             assert!(mode(text).is_err(), "{text}");
-        }
-        assert_eq!(limits("auto"), Ok(Limits::Automatic));
-        let range = Limits::Range([3_000.0, 9_000.0, 500.0]);
-        assert_eq!(limits("3W:9W:500mW"), Ok(range));
-        for text in ["9W:3W:1W", "3W:9W", "3:9:1", "3W:9W:0W", "3W:9W:1W:1W"] {
-            assert!(limits(text).is_err(), "{text}");
         }
     }
 }

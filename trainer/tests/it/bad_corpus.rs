@@ -330,20 +330,16 @@ fn a_row_without_time_and_power() {
     let folder = folder();
     let path = folder.path();
     write(path, "corpus.csv", lines.join("\n"));
-    // `matrix` takes no corpus as a reference of itself.
     write(path, "whole.csv", common::corpus_of_another().join("\n"));
     let blank = "error: corpus.csv: line 5: neither time_ms nor power_mw;";
     for command in [
         "plan corpus.csv --board whole.csv --modes 20",
-        "transfer whole.csv --reference corpus.csv -o model.wgt",
-        "evaluate corpus.csv --modes 20 --runs 1 --methods linear",
-        "optimize corpus.csv --modes 20 --runs 1 --methods linear",
-        "matrix whole.csv corpus.csv --modes 20 --runs 1 --method linear",
+        "fit whole.csv --reference corpus.csv -o model.wgt",
     ] {
         let refused = run(path, command);
         assert_eq!(refused.code, 3, "{command}");
         assert!(refused.stderr.starts_with(blank), "{}", refused.stderr);
-        if !command.starts_with("transfer") {
+        if !command.starts_with("fit") {
             let skipped = run(path, &format!("{command} --skip-blank"));
             assert_eq!(skipped.code, 0, "{command}: {}", skipped.stderr);
         }

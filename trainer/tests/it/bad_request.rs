@@ -42,27 +42,6 @@ fn a_number_of_modes_that_is_none() {
 }
 
 #[test]
-fn an_evaluation_that_holds_nothing_out() {
-    let folder = folder();
-    write(folder.path(), "corpus.csv", corpus().join("\n"));
-    for arguments in [
-        "evaluate --modes 96",
-        "evaluate --modes 40,100%",
-        "optimize --modes 96",
-    ] {
-        let run = run(
-            folder.path(),
-            &format!("{arguments} corpus.csv --runs 1 --methods {NO_TRAINING}"),
-        );
-        let expected = "error: corpus.csv: training on all 96 modes leaves none to score: ask for fewer with --modes\n";
-        assert_eq!((run.code, run.stderr.as_str()), (2, expected));
-    }
-}
-
-/// Methods that cost nothing.
-const NO_TRAINING: &str = "linear";
-
-#[test]
 fn a_reference_that_is_none() {
     let folder = folder();
     let path = folder.path();
@@ -158,7 +137,7 @@ fn a_reference_that_is_none() {
     ] {
         let refused = run(
             path,
-            &format!("transfer corpus.csv --reference {reference} --modes 10 -o new.wgt"),
+            &format!("fit corpus.csv --reference {reference} --modes 10 -o new.wgt"),
         );
         assert_eq!(
             (refused.code, refused.stderr),
@@ -167,29 +146,10 @@ fn a_reference_that_is_none() {
     }
     let replaced = run(
         path,
-        "transfer corpus.csv --reference reference.wgt --modes 10 -o reference.wgt",
+        "fit corpus.csv --reference reference.wgt --modes 10 -o reference.wgt",
     );
     let expected = "error: reference.wgt: the output would replace an input\n";
     assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
-    // Peers are not scored on what their reference has seen either.
-    let peer = "evaluate corpus.csv --modes 10 --runs 1 --methods powertrain-transfer --reference";
-    let own = run(path, &format!("{peer} renamed.csv"));
-    let expected = "error: corpus.csv: renamed.csv is no reference: 96 of its modes have";
-    assert!(
-        own.code == 3 && own.stderr.starts_with(expected),
-        "{}",
-        own.stderr
-    );
-    write(path, "other.csv", corpus_of_another().join("\n"));
-    let fit = run(path, "fit other.csv --modes 20 -o other.wgt");
-    assert_eq!(fit.code, 0, "{}", fit.stderr);
-    let needs = run(
-        path,
-        "evaluate corpus.csv --reference other.wgt --modes 10 --runs 1 --methods powertrain-transfer",
-    );
-    let expected =
-        "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file\n";
-    assert_eq!((needs.code, needs.stderr.as_str()), (2, expected));
     assert!(!path.join("new.wgt").exists());
 }
 
@@ -311,42 +271,6 @@ fn a_corpus_of_another_board() {
     write(folder.path(), "corpus.csv", corpus().join("\n"));
     let refused = run(folder.path(), "fit corpus.csv --board tx2 -o model.wgt");
     let expected = "error: corpus.csv: 1 cores, CPU 400 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board: cpu_khz has no 400000; the nearest is 345600\n";
-    assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
-}
-
-#[test]
-fn limits_and_boards_that_are_not_known() {
-    let folder = folder();
-    let path = folder.path();
-    write(path, "corpus.csv", corpus().join("\n"));
-    let refused = run(path, "optimize corpus.csv --limits 3:9:1");
-    assert_eq!(refused.code, 2);
-    let expected = "`3` has no unit: a power is given in W or mW, for instance 5W";
-    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
-    let refused = run(
-        path,
-        "optimize corpus.csv --methods presets --modes 10 --runs 1",
-    );
-    let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; known boards: orin-agx-64, orin-agx-64-jp6,";
-    assert_eq!(refused.code, 3);
-    assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
-    let without_power: Vec<String> = corpus()
-        .iter()
-        .map(|line| line.rsplit_once(',').expect("fields").0.to_owned() + ",")
-        .collect();
-    write(
-        path,
-        "times.csv",
-        without_power
-            .join("\n")
-            .replacen("time_ms,", "time_ms,power_mw", 1),
-    );
-    let refused = run(
-        path,
-        "optimize times.csv --methods random --modes 10 --runs 1",
-    );
-    let expected =
-        "error: times.csv: no power was measured, so no mode can be chosen under a power limit\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 

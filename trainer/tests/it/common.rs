@@ -22,7 +22,7 @@ impl Run {
 }
 
 pub fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_wattgate-trainer"))
+    Command::new(crate::PROGRAM)
 }
 
 pub fn finished(output: Output) -> Run {
@@ -99,7 +99,8 @@ pub fn corpus_of_another() -> Vec<String> {
 /// The path of a measured corpus; says so and gives `None` where it is not at hand.
 pub fn measured(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../shared/data")
+        .join(crate::ROOT)
+        .join("../shared/data")
         .join(name);
     if path.exists() {
         return Some(path);

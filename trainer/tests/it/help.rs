@@ -15,22 +15,7 @@ fn every_help_text_is_the_golden_one() {
         "",
         "check",
         "fit",
-        "transfer",
         "plan",
-        "evaluate",
-        "optimize",
-        "matrix",
-        "advise",
-        "characterize",
-        "characterize report",
-        "characterize modes",
-        "characterize energy",
-        "kernels",
-        "kernels evaluate",
-        "kernels boards",
-        "kernels search",
-        "kernels fit",
-        "compose",
         "inspect",
         "predict",
         "select",
@@ -54,8 +39,8 @@ fn every_help_text_is_the_golden_one() {
 }
 
 /// The commands as `--help` lists them.
-fn commands(of: &str) -> Vec<String> {
-    let help = run(folder().path(), &format!("{of} --help")).stdout;
+fn commands() -> Vec<String> {
+    let help = run(folder().path(), "--help").stdout;
     let list = help.split("Commands:\n").nth(1).expect("a list");
     let list = list.split("\n\n").next().expect("a list");
     let name = |line: &str| line.split_whitespace().next().map(str::to_owned);
@@ -70,12 +55,8 @@ fn every_command_has_a_page_and_is_completed() {
     let path = folder.path();
     assert_eq!(run(path, "pages . --date 2026-11-23").code, 0);
     let read = |name: &str| fs::read_to_string(path.join(name)).expect(name);
-    let commands = commands("");
+    let commands = commands();
     assert!(commands.contains(&"predict".to_owned()));
-    let nested: Vec<(&str, String)> = ["characterize", "kernels"]
-        .into_iter()
-        .flat_map(|of| self::commands(of).into_iter().map(move |name| (of, name)))
-        .collect();
     let program = read("wattgate-trainer.1");
     assert!(program.contains("\n.SH \"EXIT STATUS\"\n"), "{program}");
     for command in &commands {
@@ -102,15 +83,9 @@ fn every_command_has_a_page_and_is_completed() {
     }
     let printed = run(path, "completions bash").stdout;
     assert_eq!(printed, read("wattgate-trainer.bash"));
-    for (of, command) in &nested {
-        let page = read(&format!("wattgate-trainer-{of}-{command}.1"));
-        assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH EXAMPLES"));
-        let name = format!("wattgate\\-trainer\\-{of}\\-{command}");
-        assert!(page.contains(&name), "{page}");
-    }
     // Pages and completions for each command, and nothing else.
     let files = fs::read_dir(path).expect("a folder").count();
-    let pages = commands.len() + nested.len() + 1;
+    let pages = commands.len() + 1;
     assert_eq!(files, pages + scripts.len());
     let refused = run(path, "pages none --date 2026-11-23");
     let expected =

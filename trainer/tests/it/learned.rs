@@ -1,5 +1,5 @@
 //! What a plan of 15 modes with a reference is worth on simulated boards. `cargo run --release
-//! -p wattgate-trainer --example plans` prints the table of all boards and workloads, with and
+//! -p wattgate-lab --example plans` prints the table of all boards and workloads, with and
 //! without a reference.
 
 use crate::bench::{BOARDS, Bench, UNITS, Verdict, WORKLOADS, assert_safe, benches, mean};

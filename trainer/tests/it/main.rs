@@ -1,24 +1,23 @@
 //! The trainer's integration tests: one program, since each links burn anew.
 
-mod advise;
-mod advised;
 mod ask_tell;
 mod bad_corpus;
 mod bad_request;
 mod bench;
-mod characterize;
 mod commands;
 mod common;
 mod help;
 mod idle;
-mod kernels;
 mod learned;
 mod measured;
-mod methods;
-mod networks;
-mod onnx;
 mod quantise;
+mod plans;
 mod safe_plan;
 mod simulated;
+mod sized;
 mod sizes;
 mod units;
+
+/// The program, and the project's root from the package's folder.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_wattgate-trainer");
+const ROOT: &str = "..";

@@ -38,10 +38,6 @@ fn every_result_of_a_simulated_corpus_says_so() {
     assert_eq!(run(folder.path(), fit).json()["kind"], "simulated");
     let inspected = run(folder.path(), "inspect model.wgt");
     assert!(inspected.stdout.contains("simulated: lstm on orin-agx-64"));
-    let evaluate = "evaluate lstm.csv --modes 10 --runs 1 --methods linear --json";
-    assert_eq!(run(folder.path(), evaluate).json()["kind"], "simulated");
-    let optimize = "optimize lstm.csv --modes 10 --runs 1 --methods presets --json";
-    assert_eq!(run(folder.path(), optimize).json()["kind"], "simulated");
 }
 
 /// The shipped references are models of the simulator as it is now: mean errors of time and power
@@ -85,7 +81,7 @@ fn fifty_planned_modes_and_the_shipped_reference_make_a_good_model() {
         "/../weights/orin-agx-64-resnet18.wgt"
     );
     let transfer = format!(
-        "transfer --reference {reference} mobilenetv3.csv --modes 50 --sampling planned -o model.wgt --json"
+        "fit --reference {reference} mobilenetv3.csv --modes 50 --sampling planned -o model.wgt --json"
     );
     let report = run(folder.path(), &transfer).json();
     let error = |target: &str| report["exported"][target].as_f64().expect("a number");

@@ -1,149 +1,19 @@
-//! The minibatch as an input: errors for sizes that were not profiled, and choices of size and mode.
+//! Choices of a minibatch size and a mode.
 
 use std::path::Path;
 
-use indicatif::ProgressBar;
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
-use wattgate_board_tables::Board;
-use wattgate_simulated_board::corpus::{Feeding, fed_csv};
-use wattgate_simulated_board::pipeline::Clocks;
-use wattgate_simulated_board::profile::Profiler;
-use wattgate_simulated_board::steady::Steady;
-use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::characterize::joint::Joint;
-use wattgate_trainer::corpus::modes::all_modes;
-use wattgate_trainer::corpus::{Blank, Corpus, fed};
-
 use crate::common::{folder, run};
+use crate::sized::Sized;
 
-/// A workload on a board, profiled with some sizes.
-struct Sized {
-    board: Board,
-    workload: Workload,
-    workers: u32,
-}
-
-impl Sized {
-    fn of(board: &str, workload: &str) -> Self {
-        let workload = Workload::named(workload).expect("shipped");
-        Self {
-            board: Board::named(board).expect("known"),
-            workers: workload.loader.workers,
-            workload,
-        }
-    }
-
-    fn with(&self, minibatch: u32) -> (Feeding, Workload) {
-        let feeding = Feeding {
-            minibatch,
-            workers: self.workers,
-            storage: None,
-        };
-        let workload = feeding.apply(&self.workload, &self.board);
-        (feeding, workload.expect("it fits"))
-    }
-
-    /// Random modes.
-    fn random(&self, number: usize) -> Vec<[u32; 4]> {
-        let mut modes = self.board.all_modes();
-        modes.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
-        modes.truncate(number);
-        modes
-    }
-
-    /// Modes that `plan` chooses for the board.
-    fn planned(&self, folder: &Path, number: usize) -> Vec<[u32; 4]> {
-        let plan = format!("plan --board {} --modes {number} --json", self.board.name);
-        let plan = run(folder, &plan).json();
-        let modes = plan["modes"].as_array().expect("a list").iter();
-        let knobs = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
-        modes
-            .map(|mode| knobs.map(|knob| mode[knob].as_u64().expect("a number") as u32))
-            .collect()
-    }
-
-    /// Writes a corpus of sizes, each with some modes.
-    fn profile(&self, folder: &Path, sizes: &[(u32, &[[u32; 4]])]) {
-        let runs: Vec<_> = sizes
-            .iter()
-            .map(|&(size, modes)| {
-                let (feeding, workload) = self.with(size);
-                let mut profiler = Profiler::new(&self.board, Unit::NOMINAL, &workload, 1);
-                (feeding, profiler.profile_all(modes))
-            })
-            .collect();
-        let text = fed_csv(&self.board, &Unit::NOMINAL, &self.workload.name, &runs);
-        std::fs::write(folder.join("sizes.csv"), text).expect("written");
-    }
-
-    /// The true time of a sample in ms and power in W.
-    fn truth(&self, size: u32, knobs: [u32; 4]) -> [f64; 2] {
-        let (_, workload) = self.with(size);
-        let clocks = Clocks::of(&self.board, knobs);
-        let steady = Steady::of(&self.board, &Unit::NOMINAL, &workload, &clocks);
-        [
-            1e3 * steady.step.period / f64::from(size),
-            steady.watts.total(),
-        ]
-    }
-}
-
-#[test]
-fn a_size_between_profiled_ones_is_predicted_nearly_as_well() {
-    let folder = folder();
-    for name in ["mobilenetv3", "resnet18"] {
-        let sized = Sized::of("orin-agx-64", name);
-        let modes = sized.random(40);
-        let few = &modes[..20];
-        sized.profile(
-            folder.path(),
-            &[(16, &modes), (8, few), (32, few), (64, few)],
-        );
-        let path = folder.path().join("sizes.csv");
-        let fed = Corpus::read_fed(&path, Blank::Defect, &ProgressBar::hidden());
-        let joint = Joint::fit(&fed.expect("a corpus"), 1).expect("enough modes");
-        // Of the profiled clocks, as for a choice.
-        let mut modes: Vec<[u32; 4]> = all_modes(&joint.grid).collect();
-        modes.shuffle(&mut ChaCha8Rng::seed_from_u64(8));
-        modes.truncate(150);
-        let on = joint.on(&modes);
-        let errors = |size: u32| -> [f64; 2] {
-            let feeding = fed::Feeding {
-                minibatch: Some(size),
-                workers: Some(sized.workers),
-                storage: None,
-                epoch: Some(1),
-            };
-            let predicted = on.with(&feeding).expect("within the profiled sizes");
-            let mut sums = [0.0; 2];
-            for (knobs, predicted) in modes.iter().zip(predicted) {
-                let [time, power] = sized.truth(size, *knobs);
-                let item_ms = 1e-3 * predicted.time_us / f64::from(size);
-                sums[0] += (item_ms / time - 1.0).abs();
-                sums[1] += (1e-3 * predicted.power_mw / power - 1.0).abs();
-            }
-            sums.map(|sum| 100.0 * sum / modes.len() as f64)
-        };
-        let mean = |sizes: &[u32], at: usize| {
-            let all = sizes.iter().map(|&size| errors(size)[at]);
-            all.sum::<f64>() / sizes.len() as f64
-        };
-        for (at, target) in ["time", "power"].into_iter().enumerate() {
-            let [profiled, between] = [&[8, 32, 64][..], &[12, 24, 48]].map(|of| mean(of, at));
-            println!(
-                "{name}, {target}: profiled {profiled:.2} %, between {between:.2} %, simulated"
-            );
-            assert!(between <= 1.5 * profiled, "{name}: {between} {profiled}");
-        }
-        let beyond = fed::Feeding {
-            minibatch: Some(128),
-            ..joint.fed[0].feeding.clone()
-        };
-        assert!(!joint.covers(&beyond) && on.with(&beyond).is_none());
-    }
+/// Modes that `plan` chooses for the board.
+fn planned(sized: &Sized, folder: &Path, number: usize) -> Vec<[u32; 4]> {
+    let plan = format!("plan --board {} --modes {number} --json", sized.board.name);
+    let plan = run(folder, &plan).json();
+    let modes = plan["modes"].as_array().expect("a list").iter();
+    let knobs = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
+    modes
+        .map(|mode| knobs.map(|knob| mode[knob].as_u64().expect("a number") as u32))
+        .collect()
 }
 
 /// How much slower a chosen size and mode is than the fastest ones, by the time of a sample, in percent.
@@ -162,7 +32,7 @@ struct Cost {
 /// every whole limit in W with a search through all sizes and modes.
 fn choices(sized: &Sized, folder: &Path) -> Vec<Cost> {
     let sizes = [8, 16, 32];
-    let modes = sized.planned(folder, 60);
+    let modes = planned(sized, folder, 60);
     let of_size = |size| (size, &modes[..]);
     sized.profile(folder, &[16, 8, 32].map(of_size));
     for size in sizes {

@@ -1,6 +1,6 @@
 //! A network as a workload: its kernel calls one after another, synchronised after each batch.
 //!
-//! The calls are a file that `wattgate-trainer compose --calls` writes.
+//! The calls are a file that `wattgate-lab compose --calls` writes.
 
 use std::path::Path;
 

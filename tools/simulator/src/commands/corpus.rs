@@ -27,7 +27,7 @@ Usage: wattgate-simulator corpus --board NAME --workload NAME|FILE -o FILE.csv [
 Options:
   --board NAME          The board
   --workload NAME|FILE  The workload
-  --calls FILE          A network: the file of `wattgate-trainer compose --calls`
+  --calls FILE          A network: the file of `wattgate-lab compose --calls`
   --minibatch N,…       Samples in a minibatch [the workload's]
   --workers N,…         Loader workers [the workload's]
   --storage KIND,…      Storage of the data set: ssd, hdd or sd [the page cache]

@@ -34,7 +34,7 @@ Options:
                     the value in the GPU's load file, 0 ... 1 [the activity, 1 at most]. Each row
                     holds until the next one. The first row is at 0 ms, the last ends the run
   --workload W      The workload, by name or file [the model's]
-  --calls FILE      In place of it a network: the file of `wattgate-trainer compose --calls`
+  --calls FILE      In place of it a network: the file of `wattgate-lab compose --calls`
   --samples N       Number of samples that the power sensor averages, fixed [512]
   --unit N          Draw this unit's differences from the seed N [the nominal unit]
   --seed S          Seed of noise and of the numbers of hwmon devices [0]

@@ -384,7 +384,7 @@ fn a_fit_takes_the_axes_of_a_board() {
     write(path, "other.csv", corpus_of_another().join("\n"));
     let transferred = run(
         path,
-        "transfer corpus.csv --reference other.csv --board board.csv -o model.wgt --json",
+        "fit corpus.csv --reference other.csv --board board.csv -o model.wgt --json",
     )
     .json();
     assert_eq!(transferred["modes_in_grid"], 96);

@@ -142,50 +142,6 @@ fn a_probe_names_a_board() {
     );
 }
 
-#[test]
-fn evaluate_reports_medians_and_every_run() {
-    let folder = folder();
-    let path = folder.path();
-    write(path, "corpus.csv", corpus().join("\n"));
-    let json = run(
-        path,
-        "evaluate corpus.csv --modes 40 --runs 3 --seed 7 --json",
-    )
-    .json();
-    assert_eq!(json["runs"].as_array().map(Vec::len), Some(3));
-    let mape = |run: usize| {
-        json["runs"][run]["time"]["mape"]
-            .as_f64()
-            .expect("a number")
-    };
-    let mut times = [0, 1, 2].map(mape);
-    times.sort_by(f64::total_cmp);
-    let row = &json["results"][0];
-    assert_eq!(
-        (&row["method"], &row["target"], &row["sampling"]),
-        (&"wattgate".into(), &"time".into(), &"random".into())
-    );
-    assert_eq!((&row["modes"], &row["runs"]), (&40.into(), &3.into()));
-    assert_eq!(row["mape"]["median"], times[1]);
-    for share in [
-        "within_5_pct",
-        "within_10_pct",
-        "within_15_pct",
-        "within_20_pct",
-    ] {
-        assert!(row[share]["median"].as_f64() > Some(80.0), "{row}");
-    }
-    assert_eq!(json["runs"][2]["seed"], 9);
-    // With more than a half of the 96 modes, both hold out all others.
-    let evaluate = "evaluate corpus.csv --modes 50 --runs 1 --seed 8 --json";
-    let run = run(path, evaluate).json();
-    let single = fit(path, &corpus(), "--modes 50 --seed 8");
-    assert_eq!(
-        single["exported"]["time_mape"],
-        run["runs"][0]["time"]["mape"]
-    );
-}
-
 /// Programs that read the output find the version at its start, whatever the command and its result.
 #[test]
 fn every_json_starts_with_its_version() {
@@ -193,19 +149,12 @@ fn every_json_starts_with_its_version() {
     let path = folder.path();
     fit(path, &corpus(), "--modes 20");
     write(path, "other.csv", corpus_of_another().join("\n"));
-    let scored = "--modes 20 --runs 1 --json";
     for (arguments, code) in [
         ("check --json corpus.csv", 0),
         ("plan --board corpus.csv --modes 5 --json", 0),
         ("fit corpus.csv --modes 20 -o new.wgt --json", 0),
         (
-            "transfer corpus.csv --reference other.csv --modes 20 -o new.wgt --json",
-            0,
-        ),
-        (&format!("evaluate corpus.csv --methods linear {scored}"), 0),
-        (&format!("optimize corpus.csv --methods linear {scored}"), 0),
-        (
-            &format!("matrix corpus.csv other.csv --method linear {scored}"),
+            "fit corpus.csv --reference other.csv --modes 20 -o new.wgt --json",
             0,
         ),
         ("inspect model.wgt --json", 0),

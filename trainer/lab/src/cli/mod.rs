@@ -1,0 +1,235 @@
+//! The command line: arguments, exit codes, and what each command prints, as `wattgate-trainer` has them.
+
+mod advise;
+mod characterize;
+mod compose;
+mod evaluate;
+mod kernels;
+mod matrix;
+mod optimize;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+use thiserror::Error;
+use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::output::OutputError;
+use wattgate_trainer::cli::{
+    self, SamplingArgument, ShapeArgument, inputs, progress_bar, reading_bar, show, values,
+};
+use wattgate_trainer::learn::split::SplitError;
+
+use crate::characterize::advice::AdviceError;
+use crate::characterize::breakdown::BreakdownError;
+use crate::characterize::energy::SampleError;
+use crate::characterize::four_modes::FourModesError;
+use crate::compare::CompareError;
+use crate::compare::plots::PlotError;
+use crate::kernels::corpus::KernelCorpusError;
+use crate::kernels::evaluate::ScoreError;
+use crate::kernels::models::ModelsError;
+use crate::kernels::search::SearchError;
+use crate::methods::{self, Method, MethodError};
+use crate::networks::fit::NetworkFitError;
+use crate::networks::graph::NetworkFileError;
+use crate::networks::operator::NetworkError;
+
+/// Compares ways of predicting the time and power of a workload, and re-enacts published experiments.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, after_help = AFTER_HELP)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Example:
+  wattgate-lab evaluate tx1.csv --modes 50 --runs 10
+  wattgate-lab optimize tx1.csv --modes 50
+
+Exit codes:
+  0  done
+  2  the arguments are wrong
+  3  an input file is defective or does not hold enough for the command
+  4  no mode fits the query
+  5  a file cannot be read or written";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare methods by their prediction errors on held-out modes
+    Evaluate(evaluate::Arguments),
+    /// Compare methods by their choices under power limits
+    Optimize(optimize::Arguments),
+    /// Evaluate transfers between all pairs of corpora
+    Matrix(matrix::Arguments),
+    /// Tell where time and energy of a training go
+    Characterize(characterize::Arguments),
+    /// Advise what would make a training faster under a power limit
+    Advise(advise::Arguments),
+    /// Learn the kernels of networks, to predict networks that nobody profiled
+    Kernels(kernels::Arguments),
+    /// Predict a network that nobody profiled, from the models of its kernels
+    Compose(compose::Arguments),
+}
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+enum Failure {
+    /// An input that the trainer's commands take as well, or standard output.
+    #[error("{0}")]
+    Input(#[from] cli::Failure),
+    #[error("{0}")]
+    KernelCorpus(#[from] KernelCorpusError),
+    #[error("{}: {why}", path.display())]
+    Kernels { path: PathBuf, why: ScoreError },
+    #[error("{0}")]
+    KernelModels(#[from] ModelsError),
+    #[error("{0}")]
+    Search(#[from] SearchError),
+    #[error("{0}")]
+    NetworkFile(NetworkFileError),
+    #[error("{}: {why}", path.display())]
+    Network { path: PathBuf, why: NetworkError },
+    #[error("{}: {why}", path.display())]
+    NetworkFit { path: PathBuf, why: NetworkFitError },
+    #[error("cannot draw the figure: {why}")]
+    Figure { why: String },
+    #[error("{}: {why}", path.display())]
+    Compare { path: PathBuf, why: CompareError },
+    #[error("{}: {why}", path.display())]
+    FourModes { path: PathBuf, why: FourModesError },
+    #[error("{}: {why}", path.display())]
+    Advice { path: PathBuf, why: AdviceError },
+    #[error("{0}")]
+    Breakdown(#[from] BreakdownError),
+    #[error("{0}")]
+    Samples(#[from] SampleError),
+    #[error("--samples has {found} numbers for {corpora} corpora; name one for each")]
+    SamplesOfEach { corpora: usize, found: usize },
+    #[error("{}: --samples needs the column `minibatch`", path.display())]
+    NoMinibatch { path: PathBuf },
+    #[error("{}: not a file of `characterize modes`: {why}", path.display())]
+    Stored {
+        path: PathBuf,
+        why: serde_json::Error,
+    },
+    #[error("{0}")]
+    Output(#[from] OutputError),
+    #[error("{0}")]
+    Plot(#[from] PlotError),
+}
+
+impl Failed for Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Input(why) => why.exit_code(),
+            Self::KernelCorpus(KernelCorpusError::Io { .. })
+            | Self::KernelModels(ModelsError::Io { .. })
+            | Self::Search(SearchError::Io { .. })
+            | Self::NetworkFile(NetworkFileError::Io { .. })
+            | Self::Figure { .. }
+            | Self::Samples(SampleError::Io { .. })
+            | Self::Output(_)
+            | Self::Plot(_) => 5,
+            Self::Advice {
+                why: AdviceError::OverLimit { .. },
+                ..
+            } => 4,
+            Self::SamplesOfEach { .. }
+            | Self::Kernels {
+                why:
+                    ScoreError::NoSuchUnit { .. }
+                    | ScoreError::UnitTwice { .. }
+                    | ScoreError::NoTraining { .. },
+                ..
+            }
+            | Self::Compare {
+                why:
+                    CompareError::Split(
+                        SplitError::ModesOutOfRange { .. } | SplitError::NothingHeldOut { .. },
+                    )
+                    | CompareError::Method(MethodError::NoReferenceCorpus { .. }),
+                ..
+            } => 2,
+            Self::KernelCorpus(KernelCorpusError::Defect { .. })
+            | Self::KernelModels(_)
+            | Self::Search(_)
+            | Self::NetworkFile(_)
+            | Self::Network { .. }
+            | Self::NetworkFit { .. }
+            | Self::Kernels { .. }
+            | Self::FourModes { .. }
+            | Self::Advice { .. }
+            | Self::Breakdown(_)
+            | Self::Samples(_)
+            | Self::NoMinibatch { .. }
+            | Self::Stored { .. }
+            | Self::Compare { .. } => 3,
+        }
+    }
+
+    fn print_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Input(why) => why.print_error(),
+            _ => None,
+        }
+    }
+}
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Evaluate(arguments) => evaluate::run(&arguments),
+        Command::Optimize(arguments) => optimize::run(&arguments),
+        Command::Matrix(arguments) => matrix::run(&arguments),
+        Command::Characterize(arguments) => characterize::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
+        Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Compose(arguments) => compose::run(&arguments),
+    };
+    end(result)
+}
+
+/// The methods as arguments.
+#[derive(Clone, Debug)]
+struct MethodArgument(&'static str);
+
+impl MethodArgument {
+    fn method(&self) -> Box<dyn Method> {
+        methods::method(self.0).expect("a name of the list")
+    }
+}
+
+impl ValueEnum for MethodArgument {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: [MethodArgument; methods::NAMES.len()] = {
+            let mut all = [const { MethodArgument("") }; methods::NAMES.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = MethodArgument(methods::NAMES[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.0))
+    }
+}
+
+fn json(result: &impl Serialize) -> Result<String, Failure> {
+    Ok(cli::json(result)?)
+}
+
+fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+    Ok(cli::print_json(result)?)
+}
+
+fn print_text(text: &str) -> Result<(), Failure> {
+    Ok(cli::print_text(text)?)
+}

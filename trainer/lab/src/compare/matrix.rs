@@ -1,0 +1,110 @@
+//! The transfer matrix: every corpus as the reference of every other.
+
+use std::path::Path;
+use std::slice;
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+use wattgate_runtime::Shape;
+
+use wattgate_trainer::corpus::Corpus;
+use crate::compare::CompareError;
+use crate::compare::evaluate::{Comparison, Quartiles, Subject, evaluate};
+use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::learn::priors::Priors;
+use wattgate_trainer::learn::reference::Reference;
+use wattgate_trainer::learn::split::{Amount, Sampling};
+use crate::methods::Method;
+
+/// The error of one target of a corpus with one reference.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// The corpus and the reference; the reference is `None` for training from scratch.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// `time` or `power`.
+    pub target: Target,
+    /// Quartiles over runs of the mean absolute percentage error on held-out modes.
+    pub mape: Quartiles,
+}
+
+/// The transfer matrix.
+#[derive(Clone, Debug, Serialize)]
+pub struct Matrix {
+    /// The method.
+    pub method: &'static str,
+    /// Number of training modes.
+    pub modes: String,
+    /// Number of runs per cell.
+    pub runs: u64,
+    /// One cell per corpus, reference (or none) and target.
+    pub cells: Vec<Cell>,
+}
+
+/// How the methods of a [`matrix`] are run.
+pub struct MatrixOptions<'a> {
+    /// Creates one method per reference, so that it can cache the reference's training.
+    pub method: &'a dyn Fn() -> Box<dyn Method>,
+    /// Number of training modes.
+    pub amount: Amount,
+    /// How the training modes are chosen.
+    pub sampling: Sampling,
+    /// Number of runs per cell.
+    pub runs: u64,
+    /// The first seed.
+    pub seed: u64,
+}
+
+/// Trains on every corpus from scratch and with every other corpus as the reference. Cells are
+/// ordered by corpus. Advances `progress` by one per run. An error names the corpus.
+pub fn matrix(
+    corpora: &[(String, Corpus)],
+    references: &[Reference],
+    options: &MatrixOptions<'_>,
+    progress: &ProgressBar,
+) -> Result<Matrix, (String, CompareError)> {
+    let starts: Vec<&[Reference]> = [&[][..]]
+        .into_iter()
+        .chain(references.iter().map(slice::from_ref))
+        .collect();
+    let methods: Vec<[Box<dyn Method>; 1]> = starts.iter().map(|_| [(options.method)()]).collect();
+    let mut cells = Vec::new();
+    for (file, corpus) in corpora {
+        for (&references, methods) in starts.iter().zip(&methods) {
+            let itself = references.iter().any(|reference| reference.name() == file);
+            if itself || references.is_empty() && methods[0].needs_reference() {
+                continue;
+            }
+            let comparison = Comparison {
+                priors: Priors::shipped(),
+                corpus,
+                name: file,
+                references,
+                methods,
+                amounts: &[options.amount],
+                samplings: &[options.sampling],
+                runs: options.runs,
+                seed: options.seed,
+                shape: Shape::Wide32,
+            };
+            let evaluation = evaluate(&comparison, progress).map_err(|why| (file.clone(), why))?;
+            cells.extend(evaluation.results.into_iter().map(|row| Cell {
+                subject: evaluation.subject.clone(),
+                target: row.target,
+                mape: row.mape,
+            }));
+        }
+    }
+    Ok(Matrix {
+        method: methods[0][0].name(),
+        modes: options.amount.to_string(),
+        runs: options.runs,
+        cells,
+    })
+}
+
+/// A file's name without folders and extension.
+pub fn short(file: &str) -> String {
+    let stem = Path::new(file).file_stem();
+    stem.map_or(file.to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
