@@ -60,7 +60,8 @@ pub struct Taught {
     pub suspects: Vec<(Known, Suspect)>,
     /// Readings that the training used, though the others say something else.
     pub doubtful: Vec<(Known, Suspect)>,
-    pub(crate) teachers: Teachers,
+    /// The Gaussian processes.
+    pub teachers: Teachers,
 }
 
 /// Of the training modes, at most one in this many is left out as suspect.

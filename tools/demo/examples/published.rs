@@ -11,16 +11,16 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use wattgate_board_tables::Board;
 use wattgate_demo::simulate;
+use wattgate_lab::compare::evaluate::{Comparison, evaluate};
+use wattgate_lab::methods::{Method, method};
 use wattgate_runtime::Shape;
 use wattgate_simulated_board::corpus::Modes;
 use wattgate_simulated_board::workload::Workload;
 use wattgate_trainer::corpus::Corpus;
-use wattgate_lab::compare::evaluate::{Comparison, evaluate};
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_lab::methods::{Method, method};
 
 const RUNS: u64 = 5;
 const SEED: u64 = 1;

@@ -1,9 +1,9 @@
 //! Step "choose": each trained method chooses a mode under each limit.
 
-use wattgate_runtime::Confidence;
-use wattgate_trainer::corpus::modes::Known;
 use wattgate_lab::compare::evaluate::Quartiles;
 use wattgate_lab::methods::{Ask, MethodError};
+use wattgate_runtime::Confidence;
+use wattgate_trainer::corpus::modes::Known;
 
 use super::round::round;
 use super::story::{Choice, Choices, Point, Summary};

@@ -1,13 +1,13 @@
 //! Step "compare": learning curves of wattgate and of PowerTrain's recipe.
 
 use indicatif::ProgressBar;
+use wattgate_lab::compare::evaluate::{Comparison, evaluate};
+use wattgate_lab::methods::method;
 use wattgate_runtime::Shape;
 use wattgate_trainer::corpus::Corpus;
-use wattgate_lab::compare::evaluate::{Comparison, evaluate};
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_lab::methods::method;
 
 use super::WORKLOAD;
 use super::error::DemoError;

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use thiserror::Error;
 use wattgate_board_tables::BoardError;
 use wattgate_cli::output::OutputError;
+use wattgate_lab::compare::CompareError;
+use wattgate_lab::methods::MethodError;
 use wattgate_runtime::FormatError;
 use wattgate_scenarios::replay::ReplayError;
 use wattgate_simulated_board::workload::WorkloadError;
 use wattgate_trainer::corpus::CorpusError;
 use wattgate_trainer::fit::FitError;
-use wattgate_lab::compare::CompareError;
 use wattgate_trainer::learn::reference::ReferenceError;
-use wattgate_lab::methods::MethodError;
 
 /// Why the demo failed.
 #[derive(Debug, Error)]

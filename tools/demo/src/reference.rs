@@ -6,13 +6,13 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use wattgate_lab::methods::{Method, method};
 use wattgate_runtime::{Model, Shape};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::fit::{FitOptions, fit};
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_lab::methods::{Method, method};
 use wattgate_trainer::train::PROGRESS;
 
 use super::REFERENCE;

@@ -1,8 +1,8 @@
 //! What the steps record: the data of the page.
 
 use serde::Serialize;
-use wattgate_trainer::corpus::modes::Known;
 use wattgate_lab::compare::evaluate::Quartiles;
+use wattgate_trainer::corpus::modes::Known;
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::split::Sampling;
 

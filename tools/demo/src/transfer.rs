@@ -5,13 +5,13 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use wattgate_cli::output::OutputError;
+use wattgate_lab::compare::CompareError;
+use wattgate_lab::methods::{Method, Trained, Wattgate, method};
 use wattgate_runtime::{Confidence, Model, Shape};
 use wattgate_trainer::corpus::Corpus;
-use wattgate_lab::compare::CompareError;
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
-use wattgate_lab::methods::{Method, Trained, Wattgate, method};
 use wattgate_trainer::train::{PROGRESS, Task};
 
 use super::WORKLOAD;

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use nested::Nested;
 use rayon::prelude::*;
+use wattgate_lab::compare::evaluate::Quartiles;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::all_modes;
-use wattgate_lab::compare::evaluate::Quartiles;
 use wattgate_trainer::learn::blend::Blend;
 use wattgate_trainer::learn::predictions::{Errors, Predictions};
 use wattgate_trainer::learn::priors::Priors;

@@ -22,15 +22,15 @@ use families::MEASURED;
 use indicatif::ProgressBar;
 use nested::Nested;
 use once::Once;
-use wattgate_runtime::{Confidence, Model, Shape};
-use wattgate_trainer::corpus::Corpus;
 use wattgate_lab::compare::evaluate::{Comparison, Covered, Quartiles, TrainedRun, evaluate};
 use wattgate_lab::compare::optimize::{Choosing, Limits, optimize};
+use wattgate_lab::methods::Method;
+use wattgate_runtime::{Confidence, Model, Shape};
+use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::learn::predictions::{Predictions, Target};
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_lab::methods::Method;
 
 const TX1: &str = "tx1__image5000__translucence";
 const TX2: &str = "tx2__image5000__translucence";

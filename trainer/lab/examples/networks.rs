@@ -15,6 +15,11 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use wattgate_board_tables::Board;
+use wattgate_lab::kernels::models::KernelModels;
+use wattgate_lab::networks::compose::{Composed, Composer};
+use wattgate_lab::networks::fit::{Network, NetworkOptions, fit, grid};
+use wattgate_lab::networks::graph::Graph;
+use wattgate_lab::networks::lower::{Engine, Layer, lower};
 use wattgate_runtime::{Confidence, Grid, Kind, Model, Shape};
 use wattgate_simulated_board::kernels::network_of;
 use wattgate_simulated_board::profile::Profiler;
@@ -23,14 +28,9 @@ use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::fed::Feeding;
 use wattgate_trainer::corpus::modes::{Known, all_modes};
 use wattgate_trainer::corpus::units::Units;
-use wattgate_lab::kernels::models::KernelModels;
 use wattgate_trainer::learn::predictions::Predictions;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split};
-use wattgate_lab::networks::compose::{Composed, Composer};
-use wattgate_lab::networks::fit::{Network, NetworkOptions, fit, grid};
-use wattgate_lab::networks::graph::Graph;
-use wattgate_lab::networks::lower::{Engine, Layer, lower};
 use wattgate_trainer::train::{Task, train};
 
 /// Modes in which a network is simulated on each unit.

@@ -10,17 +10,17 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use wattgate_runtime::{Confidence, Shape};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::profiled;
 use wattgate_lab::compare::evaluate::{Comparison, Evaluation};
 use wattgate_lab::compare::optimize::{Choosing, Limits};
 use wattgate_lab::compare::{both, plots};
+use wattgate_lab::methods::{Method, method};
+use wattgate_runtime::{Confidence, Shape};
+use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::corpus::modes::profiled;
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_lab::methods::{Method, method};
 
 /// A workload to transfer to, and the references: the other workload of its board, and one of another board.
 const TARGETS: [(&str, [&str; 2]); 4] = [

@@ -17,7 +17,7 @@
 //! long the row's text is.
 
 pub mod fed;
-pub(crate) mod fields;
+pub mod fields;
 pub mod flat;
 pub mod modes;
 pub mod order;
@@ -81,11 +81,11 @@ pub enum Blank {
 }
 
 /// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
-pub(crate) const MAX_TIME_MS: f64 = 4_294_967.0;
+pub const MAX_TIME_MS: f64 = 4_294_967.0;
 
 /// The powers that a corpus may hold, in mW. No measured corpus has less than 500 mW, so a number below the lower end is
 /// in W, or wrong. The runtime stores milliwatts in 32 bits, which sets the upper end.
-pub(crate) const POWERS_MW: Range<f64> = 100.0..4_294_967_000.0;
+pub const POWERS_MW: Range<f64> = 100.0..4_294_967_000.0;
 
 /// Profiled modes of one workload on one board.
 #[derive(Clone, Debug)]

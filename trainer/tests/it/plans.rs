@@ -110,4 +110,3 @@ fn a_plan_from_axes_visits_modes_from_high_to_low() {
     }
     assert_eq!(modes[0]["cpu_khz"], 1_600_000);
 }
-

@@ -2,9 +2,6 @@
 
 use std::path::Path;
 
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::corpus::{Feeding, fed_csv};
 use wattgate_simulated_board::pipeline::Clocks;
@@ -24,7 +21,7 @@ impl Sized {
     pub fn of(board: &str, workload: &str) -> Self {
         let workload = Workload::named(workload).expect("shipped");
         Self {
-            pub board: Board::named(board).expect("known"),
+            board: Board::named(board).expect("known"),
             workers: workload.loader.workers,
             workload,
         }
@@ -38,14 +35,6 @@ impl Sized {
         };
         let workload = feeding.apply(&self.workload, &self.board);
         (feeding, workload.expect("it fits"))
-    }
-
-    /// Random modes.
-    pub fn random(&self, number: usize) -> Vec<[u32; 4]> {
-        let mut modes = self.board.all_modes();
-        modes.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
-        modes.truncate(number);
-        modes
     }
 
     /// Writes a corpus of sizes, each with some modes.
@@ -73,4 +62,3 @@ impl Sized {
         ]
     }
 }
-

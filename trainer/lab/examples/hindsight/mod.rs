@@ -2,8 +2,8 @@
 //! the least number of deviations for which at most 5 % of the choices exceed their limit. No guard
 //! band can do better with the same predictions.
 
-use wattgate_trainer::corpus::modes::Known;
 use wattgate_lab::compare::evaluate::{Quartiles, TrainedRun, quantile};
+use wattgate_trainer::corpus::modes::Known;
 
 /// Number of limits, from the 5 % to the 95 % quantile of the measured powers.
 const LIMITS: usize = 34;

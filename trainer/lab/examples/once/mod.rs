@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use wattgate_lab::methods::{Ask, Method, MethodError, Trained};
 use wattgate_trainer::corpus::modes::Known;
 use wattgate_trainer::export::exported::Exported;
 use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_lab::methods::{Ask, Method, MethodError, Trained};
 use wattgate_trainer::train::{Task, Taught, train};
 
 /// Workload, whether there is a reference, seed, and training modes in their order: all that differs

@@ -10,15 +10,15 @@ use wattgate_runtime::PowerMode;
 
 use super::inputs::{BlankArgument, BoardArgument, off_grid, read_corpus, refuse_input, set_grid};
 use super::{Failure, ShapeArgument, cli, print_json, print_text, progress_bar, show, values};
-use wattgate_trainer::corpus::is_name;
-use wattgate_trainer::export::student;
 use crate::kernels::models::KernelModels;
-use wattgate_trainer::learn::predictions::Errors;
 use crate::networks::compose::{Composed, Composer};
 use crate::networks::explain::{Explanation, calls_csv};
 use crate::networks::fit::{Network, NetworkFitError, NetworkOptions, Unknown, fastest, fit, grid};
 use crate::networks::graph::Graph;
 use crate::networks::lower::{Engine, lower};
+use wattgate_trainer::corpus::is_name;
+use wattgate_trainer::export::student;
+use wattgate_trainer::learn::predictions::Errors;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -201,11 +201,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let shown = arguments.mode.map_or(fastest(&grid), PowerMode::knobs);
     if let Some(why) = off_grid(&grid, shown) {
-        return Err(cli::Failure::NotOfModel {
+        return Err(Failure::Input(cli::Failure::NotOfModel {
             path: arguments.kernels.clone(),
             mode: show::mode(PowerMode::from_knobs(shown)),
             why,
-        });
+        }));
     }
     let composer = Composer::new(&models, &layers);
     let composer = composer.map_err(|why| failed(why.into()))?;

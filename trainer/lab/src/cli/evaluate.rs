@@ -11,14 +11,14 @@ use super::{
     Failure, MethodArgument, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar,
     show, values,
 };
-use wattgate_trainer::corpus::Corpus;
 use crate::compare::CompareError;
 use crate::compare::evaluate::{Comparison, Evaluation, EvaluationRow, Quartiles, evaluate};
 use crate::compare::plots;
 use crate::compare::plots::PlotError;
+use crate::methods::Method;
+use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use crate::methods::Method;
 
 const EXAMPLE: &str = "\
 Examples:

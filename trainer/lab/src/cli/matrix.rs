@@ -9,8 +9,8 @@ use super::inputs::{BlankArgument, read_corpus};
 use super::{
     Failure, MethodArgument, SamplingArgument, cli, print_json, print_text, progress_bar, values,
 };
-use wattgate_trainer::corpus::Corpus;
 use crate::compare::matrix::{Matrix, MatrixOptions, matrix, short};
+use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let corpora: Result<Vec<(String, Corpus)>, Failure> =
         arguments.corpora.iter().map(read).collect();
     let corpora = corpora?;
-    let references: Result<Vec<Reference>, Failure> = corpora
+    let references: Result<Vec<Reference>, cli::Failure> = corpora
         .par_iter()
         .map(|(name, corpus)| {
             Reference::of_corpus(name.clone(), corpus.clone(), Priors::shipped()).map_err(|why| {

@@ -1,13 +1,13 @@
 //! `optimize`: compares methods by their choices under power limits.
 
 use clap::Args;
-use wattgate_cli::quantity;
 use thiserror::Error;
+use wattgate_cli::quantity;
 use wattgate_cli::quantity::{QuantityError, power};
 use wattgate_runtime::{Confidence, Milliwatts};
 
-use super::evaluate::Compared;
 use super::Failure;
+use super::evaluate::Compared;
 use crate::compare::optimize::{Choosing, Limits, Optimization, optimize};
 use crate::compare::plots;
 

@@ -9,15 +9,15 @@ use rayon::prelude::*;
 use serde::Serialize;
 use wattgate_runtime::{Confidence, Model, Shape};
 
+use crate::compare::CompareError;
+use crate::methods::{Method, Trained};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::Known;
 use wattgate_trainer::fit::{Coverage, coverage};
-use crate::compare::CompareError;
 use wattgate_trainer::learn::predictions::{Accuracy, Errors, Predictions, Target};
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling, Split, SplitError};
-use crate::methods::{Method, Trained};
 use wattgate_trainer::train::Task;
 
 /// A comparison: every method, number of training modes and sampling on one corpus.

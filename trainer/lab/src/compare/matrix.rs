@@ -7,14 +7,14 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use wattgate_runtime::Shape;
 
-use wattgate_trainer::corpus::Corpus;
 use crate::compare::CompareError;
 use crate::compare::evaluate::{Comparison, Quartiles, Subject, evaluate};
+use crate::methods::Method;
+use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::reference::Reference;
 use wattgate_trainer::learn::split::{Amount, Sampling};
-use crate::methods::Method;
 
 /// The error of one target of a corpus with one reference.
 #[derive(Clone, Debug, Serialize)]

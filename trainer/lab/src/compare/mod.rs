@@ -17,9 +17,9 @@ use thiserror::Error;
 
 use crate::compare::evaluate::{Comparison, Evaluation, evaluation, scored};
 use crate::compare::optimize::{Asked, Choosing, LimitRun, Optimization};
+use crate::methods::MethodError;
 use wattgate_trainer::learn::reference::OwnReference;
 use wattgate_trainer::learn::split::SplitError;
-use crate::methods::MethodError;
 
 /// Why methods cannot be compared on a corpus.
 #[derive(Clone, Debug, PartialEq, Error)]

@@ -8,13 +8,13 @@ use rand_distr::{Distribution, LogNormal};
 use serde::Serialize;
 use wattgate_runtime::Confidence;
 
+use crate::compare::CompareError;
+use crate::compare::evaluate::{Comparison, Quartiles, Subject, TrainedRun, quantile};
+use crate::methods::{Ask, MethodError, Trained};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::{Known, profiled};
 use wattgate_trainer::export::measured::REPEAT;
-use crate::compare::CompareError;
-use crate::compare::evaluate::{Comparison, Quartiles, Subject, TrainedRun, quantile};
 use wattgate_trainer::learn::split::{Sampling, Split};
-use crate::methods::{Ask, MethodError, Trained};
 
 /// ChaCha stream of the repeats; trainings use others.
 const REPEAT_STREAM: u64 = 5;

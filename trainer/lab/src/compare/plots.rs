@@ -13,8 +13,8 @@ use thiserror::Error;
 
 use crate::compare::evaluate::{Covered, Evaluation, EvaluationRow, SHOWN, Subject};
 use crate::compare::optimize::Optimization;
-use wattgate_trainer::learn::predictions::Target;
 use crate::palette::COLOURS;
+use wattgate_trainer::learn::predictions::Target;
 
 const SIZE: (u32, u32) = (900, 600);
 

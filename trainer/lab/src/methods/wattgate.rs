@@ -55,7 +55,7 @@ impl Trained for Taught {
 
     fn propose(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {
         if ask.tries > 1 {
-            return self.most_promising(ask, tried);
+            return most_promising(self, ask, tried);
         }
         if !tried.is_empty() {
             return Ok(None);
@@ -99,51 +99,52 @@ fn share_of_risk(tried: usize, tries: usize) -> f64 {
     of(tried) / (0..tries).map(of).sum::<f64>()
 }
 
-impl Taught {
-    /// The mode with the largest [`promise`] among those that are within the limit with such a
-    /// probability that all tries together are with the confidence asked for (Bonferroni). The
-    /// teachers are conditioned on `tried` first, whose residuals count like those of cross-validation.
-    fn most_promising(&self, ask: &Ask<'_>, tried: &[Known]) -> Result<Option<Known>, MethodError> {
-        let mut teachers = self.teachers.clone();
-        let left_out = teachers.left_out().iter();
-        let mut residuals: Vec<Residual> = left_out.filter_map(|mode| mode.power).collect();
-        for mode in tried {
-            let expected = teachers.predict(&[mode.knobs]);
-            if let (Some(power), [_, of_power]) = (mode.power_mw, &expected[..]) {
-                residuals.push(of_power[0].residual(power.ln()));
-            }
-            teachers = teachers.observe(mode)?;
+/// The mode with the largest [`promise`] among those that are within the limit with such a
+/// probability that all tries together are with the confidence asked for (Bonferroni). The
+/// teachers are conditioned on `tried` first, whose residuals count like those of cross-validation.
+fn most_promising(
+    taught: &Taught,
+    ask: &Ask<'_>,
+    tried: &[Known],
+) -> Result<Option<Known>, MethodError> {
+    let mut teachers = taught.teachers.clone();
+    let left_out = teachers.left_out().iter();
+    let mut residuals: Vec<Residual> = left_out.filter_map(|mode| mode.power).collect();
+    for mode in tried {
+        let expected = teachers.predict(&[mode.knobs]);
+        if let (Some(power), [_, of_power]) = (mode.power_mw, &expected[..]) {
+            residuals.push(of_power[0].residual(power.ln()));
         }
-        let measured = || tried.iter().chain(ask.used);
-        let open: Vec<Known> = ask
-            .offered
-            .iter()
-            .filter(|mode| measured().all(|known| known.id != mode.id))
-            .copied()
-            .collect();
-        let modes: Vec<[u32; 4]> = open.iter().map(|mode| mode.knobs).collect();
-        let [times, powers] = &teachers.predict(&modes)[..] else {
-            return Err(MethodError::NoPower);
-        };
-        let slowest = times
-            .iter()
-            .map(|time| time.median)
-            .fold(f64::NEG_INFINITY, f64::max);
-        let fastest = fastest_within(ask.limit_mw, measured().copied());
-        let best = fastest.map_or(slowest, |mode| mode.time_us.ln());
-        let ln_limit = ask.limit_mw.ln();
-        let confidence = f64::from(ask.confidence.per_ten_thousand()) / 1e4;
-        let risk = (1.0 - confidence) * share_of_risk(tried.len(), ask.tries);
-        // The teachers' distribution has thinner tails than the residuals of some boards.
-        let expected = Normal::standard().inverse_cdf(1.0 - risk);
-        let deviations = deviations(&residuals, risk).max(expected);
-        let pairs = times.iter().zip(powers).zip(&open);
-        let safe = pairs.filter(|((_, power), _)| power.median + deviations * power.sd <= ln_limit);
-        let promises =
-            safe.map(|((time, power), mode)| (promise(ln_limit, best, time, power), mode));
-        let best = promises.max_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(best.map(|(_, mode)| *mode))
+        teachers = teachers.observe(mode)?;
     }
+    let measured = || tried.iter().chain(ask.used);
+    let open: Vec<Known> = ask
+        .offered
+        .iter()
+        .filter(|mode| measured().all(|known| known.id != mode.id))
+        .copied()
+        .collect();
+    let modes: Vec<[u32; 4]> = open.iter().map(|mode| mode.knobs).collect();
+    let [times, powers] = &teachers.predict(&modes)[..] else {
+        return Err(MethodError::NoPower);
+    };
+    let slowest = times
+        .iter()
+        .map(|time| time.median)
+        .fold(f64::NEG_INFINITY, f64::max);
+    let fastest = fastest_within(ask.limit_mw, measured().copied());
+    let best = fastest.map_or(slowest, |mode| mode.time_us.ln());
+    let ln_limit = ask.limit_mw.ln();
+    let confidence = f64::from(ask.confidence.per_ten_thousand()) / 1e4;
+    let risk = (1.0 - confidence) * share_of_risk(tried.len(), ask.tries);
+    // The teachers' distribution has thinner tails than the residuals of some boards.
+    let expected = Normal::standard().inverse_cdf(1.0 - risk);
+    let deviations = deviations(&residuals, risk).max(expected);
+    let pairs = times.iter().zip(powers).zip(&open);
+    let safe = pairs.filter(|((_, power), _)| power.median + deviations * power.sd <= ln_limit);
+    let promises = safe.map(|((time, power), mode)| (promise(ln_limit, best, time, power), mode));
+    let best = promises.max_by(|a, b| a.0.total_cmp(&b.0));
+    Ok(best.map(|(_, mode)| *mode))
 }
 
 #[cfg(test)]

@@ -19,11 +19,11 @@ use wattgate_kernels::Kind;
 use wattgate_runtime::{Axis, FormatError, Grid, Region, Shape};
 
 use super::compose::{ComposeError, Composed, Composer, Factors, Predicted};
+use crate::kernels::models::{KernelModels, UnitError};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::{Known, all_modes, profiled};
 use wattgate_trainer::corpus::units::Units;
 use wattgate_trainer::export::exported::{Exported, Origin, Surface};
-use crate::kernels::models::{KernelModels, UnitError};
 use wattgate_trainer::learn::expected::{Expected, LeftOut, Residual};
 use wattgate_trainer::learn::gp::{Process, SingularKernel};
 use wattgate_trainer::learn::mean::{Mean, Place, Scales};

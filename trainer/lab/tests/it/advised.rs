@@ -7,13 +7,13 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wattgate_board_tables::Board;
+use wattgate_lab::characterize::advice::{Advice, AdviceError, Choice, advise};
 use wattgate_simulated_board::corpus::{Feeding, fed_csv};
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::steady::Steady;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::{Workload, names};
-use wattgate_lab::characterize::advice::{Advice, AdviceError, Choice, advise};
 use wattgate_trainer::corpus::{Blank, Corpus};
 
 const BOARDS: [&str; 3] = ["orin-agx-64", "orin-nano-8-super", "xavier-agx"];

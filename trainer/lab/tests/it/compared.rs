@@ -1,7 +1,6 @@
 //! Comparisons, on a small made-up board.
 
 use std::fs;
-use std::path::Path;
 
 use crate::common::{corpus, folder, run, write};
 use indicatif::ProgressBar;

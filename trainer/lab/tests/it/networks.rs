@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde_json::Value;
 use wattgate_board_tables::Board;
+use wattgate_lab::networks::graph::{Graph, NetworkFileError};
+use wattgate_lab::networks::lower::{Engine, lower};
+use wattgate_lab::networks::operator::NetworkError;
 use wattgate_runtime::{Confidence, Model};
 use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_lab::networks::graph::{Graph, NetworkFileError};
-use wattgate_lab::networks::lower::{Engine, lower};
-use wattgate_lab::networks::operator::NetworkError;
 
 use crate::common::{folder, run, write};
 use crate::kernels::simulated;

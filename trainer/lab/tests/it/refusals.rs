@@ -26,7 +26,10 @@ fn a_reference_that_a_method_cannot_use() {
     let folder = folder();
     let path = folder.path();
     write(path, "corpus.csv", corpus().join("\n"));
-    let renamed: Vec<String> = corpus().iter().map(|row| row.replace("job", "new")).collect();
+    let renamed: Vec<String> = corpus()
+        .iter()
+        .map(|row| row.replace("job", "new"))
+        .collect();
     write(path, "renamed.csv", renamed.join("\n"));
     let peer = "evaluate corpus.csv --modes 10 --runs 1 --methods powertrain-transfer --reference";
     let own = run(path, &format!("{peer} renamed.csv"));

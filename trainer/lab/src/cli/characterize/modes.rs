@@ -8,8 +8,8 @@ use wattgate_cli::output::AtomicFile;
 use wattgate_runtime::PowerMode;
 
 use crate::characterize::four_modes::{FourModes, Network, Scores};
+use crate::cli::{Failure, cli, json, print_json, print_text, show};
 use wattgate_trainer::cli::inputs::{BlankArgument, read_corpus, refuse_input};
-use crate::cli::{Failure, json, print_json, print_text, show};
 
 const EXAMPLE: &str = "\
 Examples:

@@ -8,8 +8,8 @@ use wattgate_runtime::Milliwatts;
 
 use crate::characterize::breakdown::{Breakdown, breakdown};
 use crate::characterize::page::page;
-use wattgate_trainer::cli::inputs::{BlankArgument, read_fed, refuse_input};
 use crate::cli::{Failure, print_json, print_text};
+use wattgate_trainer::cli::inputs::{BlankArgument, read_fed, refuse_input};
 
 const EXAMPLE: &str = "\
 Example:

@@ -7,9 +7,9 @@ use serde::Serialize;
 use wattgate_cli::output::AtomicFile;
 
 use super::{CorporaArgument, TuningArgument};
-use wattgate_trainer::cli::inputs::refuse_input;
 use crate::cli::{Failure, print_json, print_text, progress_bar};
 use crate::kernels::models::{KernelModels, fit, steps};
+use wattgate_trainer::cli::inputs::refuse_input;
 
 const EXAMPLE: &str = "\
 Example:

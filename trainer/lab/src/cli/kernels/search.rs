@@ -7,11 +7,11 @@ use wattgate_cli::output::AtomicFile;
 use wattgate_kernels::Kind;
 
 use super::CorporaArgument;
-use wattgate_trainer::cli::inputs::refuse_input;
 use crate::cli::{Failure, print_text, progress_bar};
 use crate::kernels::search::{BRACKET, Budget, read, search, to_csv};
 use crate::kernels::trees::Settings;
 use crate::kernels::tuned::{Trial, Tuned};
+use wattgate_trainer::cli::inputs::refuse_input;
 use wattgate_trainer::learn::predictions::Target;
 
 const EXAMPLE: &str = "\
