@@ -13,7 +13,7 @@ quick=
 folder=${1:-target/characterize}
 mkdir -p "$folder"
 # The trainer takes minutes, as it needs burn; CI has built all of them.
-for package in wattgate-lab wattgate-simulator wattgate-profiler; do
+for package in wattgate-lab wattgate-judge wattgate-profiler; do
     [ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p $package >&2
 done
 PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 tools/packages.sh gcc libc6-dev python3
 [ -n "${WATTGATE_BUILT-}" ] ||
-    cargo build --release --locked -p wattgate-trainer -p wattgate-simulator --bins
+    cargo build --release --locked -p wattgate-trainer -p wattgate-judge --bins
 
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT

@@ -67,7 +67,7 @@ program wattgated "$daemon_bytes"
 program wattgate "$profiler_bytes"
 
 # The other manuals that this machine has do not matter.
-mandoc -T lint -W style tools/profiler/wattgate.1 tools/watchdog/wattgated.8 \
+mandoc -T lint -W style tools/wattgate/wattgate.1 tools/watchdog/wattgated.8 \
     tools/watchdog/wattgated.toml.5 >"$place/lint" 2>/dev/null || true
 ! grep -v 'referenced manual not found' "$place/lint" || fail "manual pages"
 
@@ -98,7 +98,7 @@ settings() {
         sort | xargs tail -n +1)
 }
 # As tools/ci.sh has built it for the tests.
-cargo build --release --locked -p wattgate-simulator
+cargo build --release --locked -p wattgate-judge
 simulator=$target/release/wattgate-simulator
 "$simulator" board --board orin-agx-64 --mode 0 --workload resnet18 \
     --root "$place/board" &

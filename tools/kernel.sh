@@ -29,7 +29,7 @@ end() {
 trap end EXIT
 package wattgate-watchdog wattgated 'MIT|Apache-2.0' -p wattgate-watchdog -p wattgate-profiler \
     >"$place/package"
-tools/cross.sh $triple build --release --locked -p wattgate-simulator
+tools/cross.sh $triple build --release --locked -p wattgate-judge
 
 # The kernel, its headers and its source, unpacked and not installed.
 dpkg --print-foreign-architectures | grep -qx arm64 || {

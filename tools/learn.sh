@@ -39,7 +39,7 @@ speed=10 held_s=300
 
 tools/packages.sh gcc libc6-dev >&2
 # The trainer takes minutes, as it needs burn; CI has built all of them.
-for package in wattgate-trainer wattgate-simulator wattgate-profiler; do
+for package in wattgate-trainer wattgate-judge wattgate-profiler; do
     [ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p $package >&2
 done
 programs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from collections import Counter
 
-PRODUCT = ("runtime", "trainer", "tools/board", "tools/board-tables", "tools/cli", "tools/watchdog",
-           "tools/profiler", "tools/probe")
+PRODUCT = ("runtime", "trainer", "tools/board", "tools/board/tables", "tools/cli", "tools/watchdog",
+           "tools/wattgate", "tools/wattgate/probe")
 
 
 def code(text):

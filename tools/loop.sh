@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 tools/packages.sh gcc libc6-dev
 cargo build --release --locked -p wattgate-trainer
-cargo build --release --locked -p wattgate-simulator
+cargo build --release --locked -p wattgate-judge
 programs=$(realpath "${CARGO_TARGET_DIR:-target}")/release
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

@@ -17,7 +17,7 @@ place=${CARGO_TARGET_DIR:-target}/networks
 light=$("$place/bin/python" -c 'import onnx, os; print(os.path.dirname(onnx.__file__))')
 light=$light/backend/test/data/light
 if [ -z "${WATTGATE_BUILT:-}" ]; then
-    cargo build --release --locked -p wattgate-simulator
+    cargo build --release --locked -p wattgate-judge
     cargo build --release --locked -p wattgate-lab --bin wattgate-lab --example networks
 fi
 rows=140000 trees=600

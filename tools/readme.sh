@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for package in wattgate-trainer wattgate-simulator wattgate-profiler wattgate-watchdog; do
+for package in wattgate-trainer wattgate-judge wattgate-profiler wattgate-watchdog; do
     [ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p $package
 done
 programs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release

@@ -9,7 +9,7 @@ seconds=${1:-60}
 tools/packages.sh gcc libc6-dev
 # As it ships.
 export CARGO_PROFILE_RELEASE_LTO=thin
-cargo build --release --locked -p wattgate-watchdog -p wattgate-simulator
+cargo build --release --locked -p wattgate-watchdog -p wattgate-judge
 target=${CARGO_TARGET_DIR:-target}/release
 . tools/simulated.sh --tmpdir=/dev/shm
 "$target/wattgate-simulator" board --board orin-agx-64 --mode 0 --workload resnet18 --root "$place/root" &

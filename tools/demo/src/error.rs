@@ -9,7 +9,7 @@ use wattgate_cli::output::OutputError;
 use wattgate_lab::compare::CompareError;
 use wattgate_lab::methods::MethodError;
 use wattgate_runtime::FormatError;
-use wattgate_scenarios::replay::ReplayError;
+use wattgate_judge::replay::ReplayError;
 use wattgate_simulated_board::workload::WorkloadError;
 use wattgate_trainer::corpus::CorpusError;
 use wattgate_trainer::fit::FitError;

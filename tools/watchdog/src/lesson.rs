@@ -44,7 +44,7 @@ pub const WARMER_K: f32 = 30.0;
 pub const RISE_K: f32 = 10.0;
 
 /// ln of the power gained for each K, where it was not measured: that of the simulated AGX Orin, which leaks most
-/// (`tools/scenarios/tests/it/fleet.rs`). The range in which a measured one is believed.
+/// (`tools/simulator/judge/tests/it/fleet.rs`). The range in which a measured one is believed.
 pub const PER_KELVIN: f32 = 0.0065;
 const PER_KELVIN_RANGE: [f32; 2] = [0.001, 0.009];
 

@@ -1,14 +1,14 @@
-//! Integration tests of the program `wattgate-simulator`.
+//! Integration tests of the simulated board.
 
-#[path = "../../../simulated-board/tests/it/common.rs"]
+mod activity;
+mod anchors;
+mod clocks;
 mod common;
-mod eventually;
-
-mod commands;
-mod help;
-mod judge;
-mod process;
-mod replay;
-mod running;
-mod served;
-mod workload;
+mod faults;
+mod files;
+mod kernels;
+mod physics;
+mod properties;
+mod recorded;
+mod sensor;
+mod traces;

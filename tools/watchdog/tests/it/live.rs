@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use wattgate_scenarios::scenario::{CASES, Scenario, ScenarioRow, ScenarioTask, live};
-use wattgate_scenarios::{Holder, Incident, SENSORS};
+use wattgate_judge::scenario::{CASES, Scenario, ScenarioRow, ScenarioTask, live};
+use wattgate_judge::{Holder, Incident, SENSORS};
 
 fn run(scenarios: &[Scenario]) -> Vec<ScenarioRow> {
     let [case, ..] = &CASES;

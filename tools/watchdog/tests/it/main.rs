@@ -6,7 +6,7 @@ mod allocations;
 mod bed;
 #[path = "../../../board/tests/it/common.rs"]
 mod board;
-#[path = "../../../simulator/tests/it/eventually.rs"]
+#[path = "../../../simulator/judge/tests/it/eventually.rs"]
 mod eventually;
 
 mod abuse;

@@ -115,7 +115,7 @@ fn each_cell_of_the_contract_has_its_test() {
         "../watchdog/tests/it",
         "../watchdog/tests/it/control",
         "../watchdog/src/config",
-        "../profiler/tests/it",
+        "../wattgate/tests/it",
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         for entry in fs::read_dir(folder).expect("a folder") {

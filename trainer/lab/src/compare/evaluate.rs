@@ -365,7 +365,7 @@ pub(super) fn scored(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
 }
 
 /// Seconds of the board to measure a mode by the rules of `wattgate profile`, from step to step
-/// (`tools/profiler/README.md`): half a second until clocks and caches settle, two steps that are
+/// (`tools/wattgate/README.md`): half a second until clocks and caches settle, two steps that are
 /// dropped, or those of 5 s and the one in progress, and 20 steps, within 4 and 18 s but two steps at
 /// least.
 fn board_seconds(mode: &Known) -> f64 {

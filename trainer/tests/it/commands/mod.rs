@@ -114,7 +114,7 @@ fn a_corpus_is_planned_filled_in_and_fitted() {
 fn a_probe_names_a_board() {
     let probe = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../tools/probe/tests/probes/simulated-orin-nx-16-super.jsonl.gz"
+        "/../tools/wattgate/probe/tests/probes/simulated-orin-nx-16-super.jsonl.gz"
     );
     let folder = folder();
     let path = folder.path();

@@ -1,0 +1,185 @@
+//! `loads`: replays all built-in loads on all boards and prints a table.
+
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+
+use crate::failure::Failure;
+use crate::help::{kinds, print_help};
+use crate::options;
+use crate::output::{print, print_json};
+use crate::table::{Column, TITLE, Table, cell};
+use wattgate_judge::models::BOARDS;
+use wattgate_judge::replay::table::{
+    Bench, LIMITS_PCT, LoadRow, LoadTask, MISMATCHES, Mismatch, rows,
+};
+use wattgate_judge::{Holder, Spread};
+use wattgate_simulated_board::load::{KINDS, Kind};
+use wattgate_simulated_board::sampling::Sampling;
+
+const USAGE: &str = "\
+Replay built-in loads on simulated boards while a governor holds a limit
+
+Usage: wattgate-simulator loads [options]
+
+Options:
+  --seeds N          Runs for each row, with the seeds 1 ... N [4]
+  --board NAME       One board [orin-agx-64, orin-nano-8-super and xavier-agx]
+  --kind KIND        One kind of load [all]
+  --limit-pct P,...  Limits in % of the board's span, from the lowest to the highest power that
+                     the model's front predicts [25,45,75]
+  --samples N        Number of samples that the power sensor averages, fixed [512]
+  --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
+                     [wattgate]
+  --weights FOLDER   The folder with the models [weights]
+  --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,
+                     samples, governor, seeds, and, as {\"median\",\"worst\",\"seed\"} over the seeds,
+                     the figures of `replay` and longest_event_ms
+  -h, --help         Print this
+
+The figures are those of `replay`. Each run takes 300 s. The constant load is replayed on boards that
+differ from their model, too.
+";
+
+/// Runs the command with the arguments that follow its name.
+pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+    let (mut json, mut seeds) = (false, 4);
+    let (mut only_board, mut only_kind, mut holder) = (None, None, Holder::Wattgate);
+    let mut limits = LIMITS_PCT.to_vec();
+    let mut samples = Sampling::L4T.samples;
+    let mut weights = PathBuf::from("weights");
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Arg::Long("json") => json = true,
+            Arg::Long("seeds") => seeds = options::seeds(arguments.value()?.string()?)?,
+            Arg::Long("board") => only_board = Some(arguments.value()?.string()?),
+            Arg::Long("kind") => only_kind = Some(options::kind(arguments.value()?.string()?)?),
+            Arg::Long("limit-pct") => limits = percentages(arguments.value()?.string()?)?,
+            Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
+            Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
+            Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
+            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE, &kinds()]),
+            argument => return Err(argument.unexpected().into()),
+        }
+    }
+    let names = match &only_board {
+        Some(board) => vec![board.as_str()],
+        None => BOARDS.to_vec(),
+    };
+    let benches = names.iter().map(|board| Bench::of(board, &weights));
+    let benches: Vec<Bench> = benches.collect::<Result<_, _>>()?;
+    let kinds = KINDS.into_iter();
+    let kinds = kinds.filter(|kind| only_kind.is_none_or(|only| only == *kind));
+    let mut tasks = Vec::new();
+    let matching = kinds.map(|kind| (kind, Mismatch::None));
+    let is_constant = only_kind.is_none_or(|only| only == Kind::Constant);
+    let mismatched = MISMATCHES.iter().filter(|_| is_constant);
+    let mismatched = mismatched.map(|mismatch| (Kind::Constant, *mismatch));
+    for (kind, mismatch) in matching.chain(mismatched) {
+        for bench in &benches {
+            tasks.extend(limits.iter().map(|limit_pct| LoadTask {
+                kind,
+                bench,
+                limit_pct: *limit_pct,
+                samples,
+                holder,
+                mismatch,
+            }));
+        }
+    }
+    let rows = rows(&tasks, seeds)?;
+    if json {
+        print_json(serde_json::to_string_pretty(&rows))
+    } else {
+        print(&table(&rows))
+    }
+}
+
+/// Numbers from 0 to 100.
+fn percentages(value: String) -> Result<Vec<f64>, Failure> {
+    let numbers = value.split(',').map(|number| {
+        let number = number.trim().parse().ok();
+        number.filter(|number| (0.0..=100.0).contains(number))
+    });
+    numbers.collect::<Option<_>>().ok_or(Failure::Value {
+        option: "--limit-pct",
+        value,
+        expected: "numbers from 0 to 100, with commas between them",
+    })
+}
+
+/// The columns after the name of a row.
+const COLUMNS: &[Column<LoadRow>] = &[
+    ("430 ms, %", 13, |row| cell(row.over_430ms_pct, 2)),
+    ("10 ms, %", 13, |row| cell(row.over_10ms_pct, 2)),
+    ("exc 430, %", 12, |row| cell(row.excess_430ms_pct, 1)),
+    ("exc 10, %", 12, |row| cell(row.excess_10ms_pct, 1)),
+    ("back, ms", 13, |row| cell(row.longest_event_ms, 0)),
+    ("over, J", 12, |row| cell(row.over_j, 1)),
+    ("fixed, %", 12, |row| cell(row.speed_vs_fixed_pct, 1)),
+    ("clairv, %", 12, |row| cell(row.speed_vs_clairvoyant_pct, 1)),
+    ("changes/min", 13, |row| cell(row.changes_per_min, 1)),
+    ("safe, %", 11, |row| cell(row.safe_pct, 1)),
+];
+
+/// Width of the names of groups and rows.
+const NAMES: usize = 36;
+
+fn table(rows: &[LoadRow]) -> String {
+    let mut table = Table::new(NAMES, COLUMNS);
+    for row in rows {
+        let limit_w = f64::from(row.limit_mw) / 1e3;
+        table.row(
+            &format!("{}, {}", row.kind, row.board),
+            &format!("{}, {} % = {limit_w:.1} W", row.governor, row.limit_pct),
+            row,
+        );
+    }
+    TITLE.to_owned() + &table.text() + &summary(rows)
+}
+
+/// The columns of the summary after the kind of load, over all rows of that kind.
+const SUMMARY_COLUMNS: &[Column<[LoadRow]>] = &[
+    ("430 ms, %", 13, |rows| {
+        highest(rows, 2, |row| row.over_430ms_pct)
+    }),
+    ("exc 430, %", 13, |rows| {
+        highest(rows, 1, |row| row.excess_430ms_pct)
+    }),
+    ("exc 10, %", 12, |rows| {
+        highest(rows, 1, |row| row.excess_10ms_pct)
+    }),
+    ("back, ms", 12, |rows| {
+        highest(rows, 0, |row| row.longest_event_ms)
+    }),
+    ("fixed, %", 15, speed),
+];
+
+/// The highest of a figure over all rows and seeds.
+fn highest(rows: &[LoadRow], digits: usize, figure: fn(&LoadRow) -> Spread) -> String {
+    let worst = rows.iter().map(|row| figure(row).worst);
+    let highest = worst.fold(f64::NEG_INFINITY, f64::max);
+    format!("{highest:.digits$}")
+}
+
+/// The median of the median speeds, and the worst speed.
+fn speed(rows: &[LoadRow]) -> String {
+    let speeds = rows.iter().map(|row| row.speed_vs_fixed_pct);
+    let mut medians: Vec<f64> = speeds.clone().map(|speed| speed.median).collect();
+    medians.sort_by(f64::total_cmp);
+    let median = medians.get(medians.len().saturating_sub(1) / 2);
+    let median = median.copied().unwrap_or(f64::NAN);
+    let worst = speeds
+        .map(|speed| speed.worst)
+        .fold(f64::INFINITY, f64::min);
+    format!("{median:.1}/{worst:.1}")
+}
+
+/// One line for each kind of load, over all boards, limits and seeds.
+fn summary(rows: &[LoadRow]) -> String {
+    let mut table = Table::new(NAMES, SUMMARY_COLUMNS);
+    for of_kind in rows.chunk_by(|a, b| a.kind == b.kind) {
+        table.row("all boards and limits", &of_kind[0].kind, of_kind);
+    }
+    table.text()
+}

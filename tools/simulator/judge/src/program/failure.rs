@@ -1,0 +1,159 @@
+//! Why a command failed, and the exit code for it.
+
+use std::io;
+
+use thiserror::Error;
+use wattgate_board_tables::BoardError;
+use wattgate_cli::exit::Failed;
+use wattgate_cli::output::OutputError;
+use wattgate_probe::format::{OpenError, ProbeError};
+use wattgate_judge::judge::JudgeError;
+use wattgate_judge::replay::ReplayError;
+use wattgate_simulated_board::anchors::AnchorError;
+use wattgate_simulated_board::corpus::ModesError;
+use wattgate_simulated_board::csv::CsvError;
+use wattgate_simulated_board::tree::mirror::{LivingError, MirrorError};
+use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
+use wattgate_simulated_board::workload::WorkloadError;
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Arguments(#[from] lexopt::Error),
+    #[error("missing {0}")]
+    Missing(&'static str),
+    #[error("{option} is `{value}`, expected {expected}")]
+    Value {
+        option: &'static str,
+        value: String,
+        expected: &'static str,
+    },
+    #[error(
+        "{option} is `{value}`, expected numbers of {least} … {most}, with commas between them"
+    )]
+    Numbers {
+        option: &'static str,
+        value: String,
+        least: String,
+        most: String,
+    },
+    #[error("{0} and {1} exclude each other")]
+    Exclusive(&'static str, &'static str),
+    #[error("{0}")]
+    Probe(#[from] OpenError),
+    #[error("{0}")]
+    Board(#[from] BoardError),
+    #[error("{0}")]
+    Workload(#[from] WorkloadError),
+    #[error("{0}")]
+    Modes(#[from] ModesError),
+    #[error("{0}")]
+    Output(#[from] OutputError),
+    #[error("--mode: {0}")]
+    Mode(#[from] NvpmodelError),
+    #[error("{0}")]
+    Mirror(#[from] MirrorError),
+    #[error("{0}")]
+    Living(#[from] LivingError),
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+    #[error("{0}")]
+    Scenario(io::Error),
+    #[error("{0}")]
+    Csv(#[from] CsvError),
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
+    #[error("{0}")]
+    Judge(JudgeError),
+    #[error("{program}: cannot be run: {why}; name it with --trainer")]
+    NoTrainer { program: String, why: io::Error },
+    #[error("cannot plot: {0}")]
+    Plot(String),
+    #[error("the trainer failed: {0}")]
+    Trainer(String),
+    #[error("{0} anchors are not met")]
+    Anchors(usize),
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+impl From<AnchorError> for Failure {
+    fn from(error: AnchorError) -> Self {
+        match error {
+            AnchorError::Board(error) => Self::Board(error),
+            AnchorError::Workload(error) => Self::Workload(error),
+        }
+    }
+}
+
+impl From<JudgeError> for Failure {
+    fn from(error: JudgeError) -> Self {
+        match error {
+            JudgeError::Replay(error) => Self::Replay(error),
+            JudgeError::Csv(error) => Self::Csv(error),
+            error => Self::Judge(error),
+        }
+    }
+}
+
+impl Failed for Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Arguments(_)
+            | Self::Missing(_)
+            | Self::Value { .. }
+            | Self::Numbers { .. }
+            | Self::Exclusive(..)
+            | Self::Board(_)
+            | Self::Workload(WorkloadError::NoSuchWorkload { .. })
+            | Self::Mode(_)
+            | Self::Mirror(MirrorError::NotEmpty { .. })
+            | Self::Living(LivingError::NoBoard { .. })
+            | Self::Replay(
+                ReplayError::Board(_)
+                | ReplayError::Boot(_)
+                | ReplayError::Samples { .. }
+                | ReplayError::ModelsWorkload { .. },
+            )
+            | Self::Judge(JudgeError::Stretch { .. } | JudgeError::TooShort { .. })
+            | Self::Modes(_) => 2,
+            Self::Probe(OpenError {
+                why: ProbeError::Unreadable(_),
+                ..
+            }) => 5,
+            Self::Probe(_)
+            | Self::Workload(
+                WorkloadError::Defect { .. }
+                | WorkloadError::Impossible { .. }
+                | WorkloadError::NotTold { .. }
+                | WorkloadError::OutOfMemory { .. },
+            )
+            | Self::Csv(CsvError::Line { .. })
+            | Self::Replay(
+                ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
+            )
+            | Self::Judge(_)
+            | Self::Trainer(_)
+            | Self::Anchors(_) => 3,
+            Self::Workload(WorkloadError::Io { .. })
+            | Self::Output(_)
+            | Self::Mirror(_)
+            | Self::Living(_)
+            | Self::Signals(_)
+            | Self::NoTrainer { .. }
+            | Self::Plot(_)
+            | Self::Scenario(_)
+            | Self::Csv(CsvError::Io { .. })
+            | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
+            | Self::Print(_) => 5,
+        }
+    }
+
+    fn print_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Print(error) => Some(error),
+            _ => None,
+        }
+    }
+}

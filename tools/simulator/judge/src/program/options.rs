@@ -1,0 +1,124 @@
+//! Values of options that several commands take.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lexopt::{Parser, ValueExt};
+use wattgate_board_tables::Board;
+use wattgate_cli::quantity;
+use wattgate_judge::Holder;
+use wattgate_judge::replay::warmth::Fan;
+use wattgate_simulated_board::kernels::network;
+use wattgate_simulated_board::load::Kind;
+use wattgate_simulated_board::sampling::SAMPLES;
+use wattgate_simulated_board::unit::Unit;
+use wattgate_simulated_board::workload::Workload;
+
+use crate::failure::Failure;
+
+/// `--kind`: a built-in load.
+pub fn kind(value: String) -> Result<Kind, Failure> {
+    Kind::named(&value).ok_or(Failure::Value {
+        option: "--kind",
+        value,
+        expected: "a kind of `load --help`",
+    })
+}
+
+/// `--samples`: the number of samples in one result of the power sensor.
+pub fn samples(value: String) -> Result<u32, Failure> {
+    let number = value.parse().ok();
+    let number = number.filter(|number| SAMPLES.contains(number));
+    number.ok_or(Failure::Value {
+        option: "--samples",
+        value,
+        expected: "1, 4, 16, 64, 128, 256, 512 or 1024, which the driver takes",
+    })
+}
+
+/// `--governor`: who holds the limit.
+pub fn governor(value: String) -> Result<Holder, Failure> {
+    let mut known = Holder::SIMULATED.into_iter().chain([Holder::Once]);
+    let found = known.find(|holder| holder.name().replace(' ', "-") == value);
+    found.ok_or(Failure::Value {
+        option: "--governor",
+        value,
+        expected: "wattgate, stepper, open-loop, once, preset or maxn",
+    })
+}
+
+/// `--seeds`: the number of runs for each row.
+pub fn seeds(value: String) -> Result<u64, Failure> {
+    let number = value.parse().ok().filter(|number| *number > 0);
+    number.ok_or(Failure::Value {
+        option: "--seeds",
+        value,
+        expected: "a number above 0",
+    })
+}
+
+/// A whole number up to 1,000.
+pub fn number(option: &'static str, arguments: &mut Parser, least: u64) -> Result<u64, Failure> {
+    let value = arguments.value()?.string()?;
+    let range = least..=1_000;
+    let parsed = value.parse().ok().filter(|number| range.contains(number));
+    parsed.ok_or(Failure::Value {
+        option,
+        value,
+        expected: match least {
+            0 => "0 … 1000",
+            1 => "1 … 1000",
+            _ => "5 … 1000",
+        },
+    })
+}
+
+/// `--limit`: a power in mW.
+pub fn limit(arguments: &mut Parser) -> Result<u32, Failure> {
+    let value = arguments.value()?.string()?;
+    let parsed = quantity::power(&value);
+    parsed.map(|power| power.0).map_err(|_| Failure::Value {
+        option: "--limit",
+        value,
+        expected: "a power above 0, such as 25W or 12500mW",
+    })
+}
+
+/// `--fan`: what the fan does.
+pub fn fan(value: String) -> Result<Fan, Failure> {
+    match value.as_str() {
+        "automatic" => Ok(Fan::Automatic),
+        "full" => Ok(Fan::Full),
+        _ => Err(Failure::Value {
+            option: "--fan",
+            value,
+            expected: "automatic or full",
+        }),
+    }
+}
+
+/// A time in s, of the board's clock.
+pub fn seconds(option: &'static str, arguments: &mut Parser) -> Result<Duration, Failure> {
+    let value = arguments.value()?.string()?;
+    let number = value.parse().ok();
+    let number = number.filter(|number| (0.0..=1e8).contains(number));
+    number.map(Duration::from_secs_f64).ok_or(Failure::Value {
+        option,
+        value,
+        expected: "a number of seconds, 0 … 1e8",
+    })
+}
+
+/// The workload of `--workload` or the network of `--calls`, on a unit; `None` without either.
+pub fn workload(
+    named: Option<Workload>,
+    calls: Option<&Path>,
+    board: &Board,
+    unit: &Unit,
+) -> Result<Option<Workload>, Failure> {
+    match (named, calls) {
+        (Some(_), Some(_)) => Err(Failure::Exclusive("--calls", "--workload")),
+        (None, Some(calls)) => Ok(Some(network(calls, board, unit)?)),
+        (named, None) => Ok(named),
+    }
+}

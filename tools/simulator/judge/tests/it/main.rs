@@ -1,0 +1,18 @@
+//! Integration tests of the program `wattgate-simulator`, and bounds on the figures of loads and scenarios.
+
+#[path = "../../../tests/it/common.rs"]
+mod common;
+mod eventually;
+
+mod commands;
+mod deadlines;
+mod fleet;
+mod help;
+mod judge;
+mod loads;
+mod process;
+mod replay;
+mod running;
+mod scenarios;
+mod served;
+mod workload;
