@@ -3,7 +3,7 @@
 //! The check value of the catalogue of parametrised CRC algorithms:
 //!
 //! ```
-//! assert_eq!(wattgate_runtime::crc32(b"123456789"), 0xCBF4_3926);
+//! assert_eq!(wattgate_runtime::format::crc32(b"123456789"), 0xCBF4_3926);
 //! ```
 
 /// One entry for each value of four bits: 64 bytes of constants instead of 1 KiB.

@@ -5,7 +5,8 @@
 //! wide on all others. [`Front::for_unit`](crate::Front::for_unit) turns a front into that of a unit.
 //!
 //! ```
-//! use wattgate_runtime::{Confidence, Fleet, Front, Model, UnitId};
+//! use wattgate_runtime::{Confidence, Front, Model};
+//! use wattgate_runtime::fleet::{Fleet, UnitId};
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file)?;

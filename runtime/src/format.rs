@@ -14,10 +14,11 @@ use core::{error, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::crc::Crc32;
+pub use crate::crc::{Crc32, crc32};
 use crate::grid::{Axes, GridError};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS, TimeSpread};
-use crate::list::List;
+pub use crate::list::List;
+pub use crate::measured::{LOG_LIMIT, MEASURED_LEN, MOST_MEASURED};
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
 use crate::units::Factor;

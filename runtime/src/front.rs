@@ -501,7 +501,7 @@ impl<'a> Staircase<'a> {
             least = least.min((slowdown(&new, faster), Some(at)));
         }
         for (points, first) in [(cheaper, 1), (dearer, at + 1)] {
-            for (place, [slower, point]) in points.array_windows().enumerate() {
+            for (place, (slower, point)) in points.iter().zip(points.iter().skip(1)).enumerate() {
                 let missed = slowdown(slower, point);
                 if missed < least.0 {
                     least = (missed, Some(first + place));
@@ -530,7 +530,7 @@ impl<'a> Staircase<'a> {
         let _ = self.points.push(new);
         if let Some(tail) = self.points.get_mut(at..) {
             let tail = Cell::from_mut(tail).as_slice_of_cells();
-            for [from, to] in tail.array_windows().rev() {
+            for (from, to) in tail.iter().zip(tail.iter().skip(1)).rev() {
                 to.set(from.get());
             }
             if let Some(first) = tail.first() {

@@ -5,7 +5,8 @@
 //! id; ids run over the EMC clock first, then GPU, CPU and cores.
 //!
 //! ```
-//! use wattgate_runtime::{Axis, Grid, Kilohertz, ModeId};
+//! use wattgate_runtime::{Kilohertz, ModeId};
+//! use wattgate_runtime::grid::{Axis, Grid};
 //!
 //! let grid = Grid::new([&[1, 2, 4], &[102_000, 204_000], &[460_800], &[800_000, 1_600_000]])?;
 //! assert_eq!(grid.modes(), 12);
@@ -14,7 +15,7 @@
 //! assert_eq!(mode.emc, Kilohertz(1_600_000));
 //! assert_eq!(grid.id(mode), Some(ModeId(5)));
 //! assert_eq!(grid.axis(Axis::Cores), [1, 2, 4]);
-//! # Ok::<(), wattgate_runtime::GridError>(())
+//! # Ok::<(), wattgate_runtime::grid::GridError>(())
 //! ```
 
 use core::{error, fmt};

@@ -9,7 +9,8 @@
 //! data is refused: a margin without data is a guess.
 //!
 //! ```
-//! use wattgate_runtime::{Confidence, GuardBand, GuardError, Knot};
+//! use wattgate_runtime::Confidence;
+//! use wattgate_runtime::guard::{GuardBand, GuardError, Knot};
 //!
 //! let knot = |per_ten_thousand, q16| Knot { per_ten_thousand, q16 };
 //! let band = GuardBand::new([knot(5_000, 65_536), knot(9_000, 70_000), knot(9_500, 72_000)])?;

@@ -91,35 +91,12 @@ pub mod select;
 pub mod shape;
 pub mod units;
 
-pub use crc::{Crc32, crc32};
-pub use estimator::{Chip, Estimate, Estimator, MOST_CHIPS, Sample};
-pub use fleet::{
-    Fleet, LEVEL_UNIT, MOST_UNITS, POWER_SPREAD, TILT_SPREAD, TILT_UNIT, TIME_SPREAD, UNIT_LEN,
-    UNITS_OF_SPREAD, Unit, UnitId,
-};
-pub use format::{
-    Body, FEATURE_MAP, FormatError, HEADER_LEN, Header, Kind, MAGIC, OLDEST_VERSION, Provenance,
-    SCALE_RANGE, VERSION,
-};
-pub use front::{Front, Least, Point};
-pub use governor::{
-    Aim, Average, Budget, Cause, Command, Governor, GovernorError, Input, LONGEST_GAP, Limit,
-    ReadBack, Settings, State, Status, UP_EVERY, UPS, WINDOW,
-};
-pub use grid::{Axes, Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES, ModeId, PowerMode};
-pub use guard::{GuardBand, GuardError, Knot, MAX_KNOTS, MOST_DEVIATIONS, Margins, TimeSpread};
-pub use idle::Idle;
-pub use list::List;
-pub use measured::{LOG_LIMIT, MEASURED_LEN, MOST_MEASURED};
+pub use estimator::Sample;
+pub use format::FormatError;
+pub use front::Front;
+pub use governor::{Aim, Command, Governor, GovernorError, Input, Limit, Settings, Status};
+pub use grid::{ModeId, PowerMode};
 pub use model::Model;
-pub use network::{
-    AxisFeatures, LEVEL_ONE, Network, ROW_LIMIT, ROW_SCALE_ONE, Workspace, WorkspaceTooSmall,
-    workspace_pairs,
-};
-pub use prediction::Prediction;
-pub use region::{ConstraintError, Region};
+pub use region::Region;
 pub use select::{Choice, Objective, Query, SelectError};
-pub use shape::{BIAS_LIMIT, CURVES, FEATURES, INPUTS, LEVELLED, Shape, Widths};
-pub use units::{
-    Confidence, Correction, Factor, Kilohertz, Microseconds, Milliseconds, Milliwatts,
-};
+pub use units::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliwatts};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// At most `N` values, stored in place. It reads as a slice.
 ///
 /// ```
-/// use wattgate_runtime::List;
+/// use wattgate_runtime::format::List;
 ///
 /// let list: List<u32, 4> = [1, 2, 3].into_iter().collect();
 /// assert_eq!(*list, [1, 2, 3]);

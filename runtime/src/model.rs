@@ -4,7 +4,8 @@
 //! which is decoded on demand. Its layers stay where the file lies, for instance in flash.
 //!
 //! ```
-//! use wattgate_runtime::{Axis, Model};
+//! use wattgate_runtime::Model;
+//! use wattgate_runtime::grid::Axis;
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file)?;
@@ -24,7 +25,7 @@ use crate::guard::{
 };
 use crate::idle::Idle;
 use crate::measured::Measured;
-use crate::prediction::Prediction;
+pub use crate::prediction::Prediction;
 use crate::region::Region;
 use crate::shape::{BIAS_LIMIT, LEVELLED, Layer, OUTPUTS, Shape, Widths};
 use crate::units::{Confidence, Factor, Microseconds, Milliwatts};

@@ -8,7 +8,9 @@
 //! another grid is refused.
 //!
 //! ```
-//! use wattgate_runtime::{ConstraintError, Grid, Kilohertz, Region};
+//! use wattgate_runtime::{Kilohertz, Region};
+//! use wattgate_runtime::grid::Grid;
+//! use wattgate_runtime::region::ConstraintError;
 //!
 //! let grid = Grid::new([&[1, 2, 4], &[102_000, 204_000], &[460_800], &[800_000, 1_600_000]])?;
 //! let region = Region::all(&grid).with_min_cores(&grid, 2)?.with_emc(&grid, Kilohertz(800_000))?;

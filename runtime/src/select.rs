@@ -7,9 +7,7 @@
 //! Ties go to less guarded power, then to less time.
 //!
 //! ```
-//! use wattgate_runtime::{
-//!     Confidence, Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError,
-//! };
+//! use wattgate_runtime::{Confidence, Front, Microseconds, Milliwatts, Model, Objective, Query, SelectError};
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file).unwrap();

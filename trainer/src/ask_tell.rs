@@ -20,7 +20,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use statrs::statistics::{Data, Median};
 use thiserror::Error;
-use wattgate_runtime::{Axis, PowerMode, Shape};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::grid::Axis;
+use wattgate_runtime::shape::Shape;
 
 use crate::corpus::modes::{Known, agree, all_modes};
 use crate::corpus::{Corpus, IdleReading};

@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use wattgate_runtime::Axis;
+use wattgate_runtime::grid::Axis;
 
 use crate::corpus::flat::flat;
 use crate::corpus::modes::contradiction;

@@ -5,7 +5,10 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_runtime::{Confidence, Front, Idle, Model, Shape, UnitId};
+use wattgate_runtime::fleet::UnitId;
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Front, Model};
 
 use crate::corpus::Corpus;
 use crate::corpus::flat::{Flat, flat};

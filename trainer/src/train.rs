@@ -2,7 +2,8 @@
 
 use indicatif::ProgressBar;
 use thiserror::Error;
-use wattgate_runtime::{FormatError, Region, Shape};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{FormatError, Region};
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes};

@@ -9,7 +9,7 @@ const TYPES: [&str; 6] = [
     "wattgate_runtime::Governor<64, &wattgate_runtime::Front<64>>",
     "wattgate_runtime::governor::knowledge::Knowledge<64, &wattgate_runtime::Front<64>>",
     "wattgate_runtime::governor::memory::Memory",
-    "wattgate_runtime::Estimator",
+    "wattgate_runtime::estimator::Estimator",
     "wattgate_runtime::estimator::bank::Bank",
     "wattgate_runtime::estimator::hypothesis::Hypothesis",
 ];

@@ -6,9 +6,12 @@
 
 use core::borrow::Borrow;
 
+use wattgate_runtime::estimator::{Chip, Estimator};
+use wattgate_runtime::format::Crc32;
+use wattgate_runtime::front::Point;
 use wattgate_runtime::{
-    Chip, Command, Crc32, Estimator, Front, Governor, Input, Limit, Milliseconds, Milliwatts,
-    ModeId, Point, Sample, Settings, Status,
+    Command, Front, Governor, Input, Limit, Milliseconds, Milliwatts, ModeId, Sample, Settings,
+    Status,
 };
 
 use crate::{Console, state_name};

@@ -9,11 +9,17 @@
 
 mod hold;
 
+use wattgate_runtime::format::Crc32;
+use wattgate_runtime::governor::{Cause, State};
+use wattgate_runtime::grid::GridError;
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::network::{Network, Workspace};
+use wattgate_runtime::region::ConstraintError;
+use wattgate_runtime::units::Correction;
 use wattgate_runtime::{
-    Cause, Command, Confidence, ConstraintError, Correction, Crc32, FormatError, Front, Governor,
-    GridError, Idle, Input, Kilohertz, Limit, Microseconds, Milliseconds, Milliwatts, ModeId,
-    Model, Network, Objective, PowerMode, Query, Region, Sample, SelectError, Settings, State,
-    Workspace,
+    Command, Confidence, FormatError, Front, Governor, Input, Kilohertz, Limit, Microseconds,
+    Milliseconds, Milliwatts, ModeId, Model, Objective, PowerMode, Query, Region, Sample,
+    SelectError, Settings,
 };
 
 pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, hold, look};

@@ -17,7 +17,9 @@ use crate::shape::Shape;
 /// with a small stack provides this instead; [`workspace_pairs`] computes the size.
 ///
 /// ```
-/// use wattgate_runtime::{Confidence, Front, Model, Query, Shape, Workspace, workspace_pairs};
+/// use wattgate_runtime::{Confidence, Front, Model, Query};
+/// use wattgate_runtime::network::{Workspace, workspace_pairs};
+/// use wattgate_runtime::shape::Shape;
 ///
 /// # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 /// // A TX1 has 4 numbers of cores, 17 CPU clocks and 5 memory clocks.

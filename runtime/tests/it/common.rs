@@ -3,11 +3,16 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use wattgate_runtime::{
-    Axes, BIAS_LIMIT, Body, Crc32, FEATURES, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Idle,
-    Kind, Knot, LEVELLED, MOST_DEVIATIONS, Milliwatts, ModeId, Prediction, Provenance, ROW_LIMIT,
-    Region, SCALE_RANGE, Shape, TimeSpread, UnitId, Widths,
-};
+use wattgate_runtime::fleet::UnitId;
+use wattgate_runtime::format::{Body, Crc32, HEADER_LEN, Kind, Provenance, SCALE_RANGE};
+use wattgate_runtime::grid::{Axes, Grid};
+use wattgate_runtime::guard::{GuardBand, Knot, MOST_DEVIATIONS, TimeSpread};
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::network::ROW_LIMIT;
+use wattgate_runtime::shape::{BIAS_LIMIT, FEATURES, INPUTS, LEVELLED, Shape, Widths};
+use wattgate_runtime::units::Factor;
+use wattgate_runtime::{Milliwatts, ModeId, Region};
 
 #[path = "../../../trainer/src/export/wgt.rs"]
 pub mod wgt;

@@ -1,9 +1,8 @@
 //! Units of a board: what a file says of them, and fronts for them.
 
-use wattgate_runtime::{
-    Confidence, FormatError, Front, HEADER_LEN, MOST_UNITS, Milliwatts, Model, UNIT_LEN, Unit,
-    UnitId,
-};
+use wattgate_runtime::fleet::{MOST_UNITS, UNIT_LEN, Unit, UnitId};
+use wattgate_runtime::format::HEADER_LEN;
+use wattgate_runtime::{Confidence, FormatError, Front, Milliwatts, Model};
 
 use crate::common::{IDLE, UNITS, golden_models, sealed};
 
@@ -96,7 +95,7 @@ fn a_unit_of_the_file_keeps_the_narrow_band_and_others_get_the_wide_one() {
         let [times, powers] = fleet.others();
         for (point, before) in front.points().iter().zip(of_file.points()) {
             assert_eq!(point.power, before.power);
-            let wide = |band: &wattgate_runtime::GuardBand, value: u32| {
+            let wide = |band: &wattgate_runtime::guard::GuardBand, value: u32| {
                 f64::from(value) * f64::from(band.margin(Confidence::P95).expect("a ratio"))
                     / 65_536.0
             };

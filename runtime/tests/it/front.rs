@@ -4,10 +4,17 @@ use std::collections::BTreeSet;
 
 use crate::common;
 use proptest::prelude::*;
+use wattgate_runtime::front::Point;
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::network::{Workspace, workspace_pairs};
+use wattgate_runtime::region::ConstraintError;
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::units::Correction;
 use wattgate_runtime::{
-    Axis, Confidence, ConstraintError, Correction, Front, Grid, Idle, Kilohertz, Microseconds,
-    Milliwatts, ModeId, Model, Objective, Point, Prediction, Query, Region, SelectError, Shape,
-    Workspace, workspace_pairs,
+    Confidence, Front, Kilohertz, Microseconds, Milliwatts, ModeId, Model, Objective, Query,
+    Region, SelectError,
 };
 
 /// Sort key of the exhaustive search: the objective, then the tie-breakers.

@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 
 use crate::common;
 use wattgate_report::{Console, LIMIT, MODELS, SETTINGS, WORKSPACE, hold, look, run};
-use wattgate_runtime::{Confidence, Estimator, Front, Governor, Kind, Model, Shape, Workspace};
+use wattgate_runtime::estimator::Estimator;
+use wattgate_runtime::format::Kind;
+use wattgate_runtime::network::Workspace;
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Front, Governor, Model};
 
 struct Text(String);
 
@@ -89,7 +93,8 @@ fn every_target_follows_a_power_with_the_same_bits() {
 #[cfg(feature = "large-shapes")]
 #[test]
 fn the_large_shape_prints_the_golden_report() {
-    use wattgate_runtime::{Grid, workspace_pairs};
+    use wattgate_runtime::grid::Grid;
+    use wattgate_runtime::network::workspace_pairs;
 
     let cpu: Vec<u32> = (1..=29).map(|i| 76_800 * i).collect();
     let gpu: Vec<u32> = (1..=5).map(|i| 114_750 * i).collect();
@@ -121,7 +126,7 @@ fn the_reader_reads_what_was_written() {
         (provenance.time_error, provenance.power_error),
         (Some(123), Some(456))
     );
-    let knots = |guard: &wattgate_runtime::GuardBand| -> Vec<(u16, u32)> {
+    let knots = |guard: &wattgate_runtime::guard::GuardBand| -> Vec<(u16, u32)> {
         guard
             .knots()
             .iter()

@@ -4,13 +4,14 @@
 use crate::common;
 use nalgebra::DMatrix;
 use proptest::prelude::*;
-use wattgate_runtime::{
-    Axis, AxisFeatures, CURVES, Grid, GridError, ModeId, Model, PowerMode, Prediction, Region,
-    Shape, Workspace, workspace_pairs,
-};
+use wattgate_runtime::grid::{Axis, Grid, GridError};
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::network::{AxisFeatures, Workspace, workspace_pairs};
+use wattgate_runtime::shape::{CURVES, Shape};
+use wattgate_runtime::{ModeId, Model, PowerMode, Region};
 
 #[cfg(feature = "large-shapes")]
-use wattgate_runtime::INPUTS;
+use wattgate_runtime::shape::INPUTS;
 
 use crate::common::wgt::{FirstRow, Layers};
 

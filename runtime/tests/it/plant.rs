@@ -4,9 +4,12 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use wattgate_runtime::estimator::{Chip, MOST_CHIPS};
+use wattgate_runtime::front::Point;
+use wattgate_runtime::governor::State;
 use wattgate_runtime::{
-    Chip, Command, Confidence, Front, Governor, GovernorError, Input, Limit, MOST_CHIPS,
-    Milliseconds, Milliwatts, ModeId, Model, Point, Sample, Settings, State, Status,
+    Command, Confidence, Front, Governor, GovernorError, Input, Limit, Milliseconds, Milliwatts,
+    ModeId, Model, Sample, Settings, Status,
 };
 
 /// Number of points of the front.

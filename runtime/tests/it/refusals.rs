@@ -2,11 +2,15 @@
 
 use crate::common::{self, sealed};
 use proptest::prelude::*;
-use wattgate_runtime::{
-    Axes, Body, Confidence, Factor, FormatError, Front, Grid, GridError, GuardBand, HEADER_LEN,
-    Kind, Knot, LOG_LIMIT, MEASURED_LEN, MOST_DEVIATIONS, MOST_MEASURED, ModeId, Model, Prediction,
-    Provenance, Query, Region, Shape, TimeSpread, VERSION, Widths, crc32,
+use wattgate_runtime::format::{
+    Body, HEADER_LEN, Kind, LOG_LIMIT, MEASURED_LEN, MOST_MEASURED, Provenance, VERSION, crc32,
 };
+use wattgate_runtime::grid::{Axes, Grid, GridError};
+use wattgate_runtime::guard::{GuardBand, Knot, MOST_DEVIATIONS, TimeSpread};
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::shape::{Shape, Widths};
+use wattgate_runtime::units::Factor;
+use wattgate_runtime::{Confidence, FormatError, Front, ModeId, Model, Query, Region};
 
 fn grid() -> Grid {
     Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid")

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
+use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
 
 /// The columns whose sum is the module's power, with their steps in mW: 20 mA at 19.85 V and at 5 V
 /// on an AGX Orin, 8 mA at 5 V on the others.

@@ -6,7 +6,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use wattgate_bench::case::{Case, ORIN_AGX, SHIPPED_SHAPE};
 use wattgate_bench::tasks::{FullFront, OBJECTIVES, cold_start, middle, query, sweep};
-use wattgate_runtime::{Confidence, Region, Shape};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Region};
 
 fn shipped(criterion: &mut Criterion) {
     let case = Case::new(ORIN_AGX, SHIPPED_SHAPE);

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use wattgate_bench::case::{Case, ORIN_AGX, SHIPPED_SHAPE};
-use wattgate_runtime::Shape;
+use wattgate_runtime::shape::Shape;
 
 use crate::measure::{Figures, measure};
 use crate::peers::PeerError;

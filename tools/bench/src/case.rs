@@ -7,10 +7,12 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wattgate_board_tables::Board;
-use wattgate_runtime::{
-    Body, CURVES, FEATURES, Grid, Header, Idle, LEVELLED, Model, ROW_LIMIT, ROW_SCALE_ONE, Region,
-    Shape, Widths,
-};
+use wattgate_runtime::format::{Body, Header};
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::network::{ROW_LIMIT, ROW_SCALE_ONE};
+use wattgate_runtime::shape::{CURVES, FEATURES, LEVELLED, Shape, Widths};
+use wattgate_runtime::{Model, Region};
 
 use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
 

@@ -10,7 +10,8 @@ use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
-use wattgate_runtime::{Region, Shape};
+use wattgate_runtime::Region;
+use wattgate_runtime::shape::Shape;
 
 use crate::bounds;
 use crate::floor::{self, Floor};

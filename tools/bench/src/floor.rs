@@ -9,7 +9,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use wattgate_runtime::{Prediction, Shape, Widths};
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::shape::{Shape, Widths};
 
 use wattgate_bench::case::Case;
 use wattgate_bench::onnx::OUTPUTS;

@@ -9,7 +9,10 @@ use onnx_rs::ast::{
     TensorProto, TensorShape, TensorShapeDimension, TensorTypeProto, TypeProto, TypeValue,
     ValueInfo,
 };
-use wattgate_runtime::{Axis, AxisFeatures, INPUTS, LEVEL_ONE, ModeId, ROW_SCALE_ONE, Region};
+use wattgate_runtime::grid::Axis;
+use wattgate_runtime::network::{AxisFeatures, LEVEL_ONE, ROW_SCALE_ONE};
+use wattgate_runtime::shape::INPUTS;
+use wattgate_runtime::{ModeId, Region};
 
 use crate::case::Case;
 

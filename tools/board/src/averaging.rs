@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
-use wattgate_runtime::{MOST_CHIPS, Milliseconds};
+use wattgate_runtime::Milliseconds;
+use wattgate_runtime::estimator::MOST_CHIPS;
 
 use crate::files::{Files, Knob, KnobError};
 use crate::journal::{ChangeError, Failures, Journal, put, with_retries};

@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use wattgate_runtime::{Kilohertz, MOST_CHIPS, Milliseconds, Milliwatts, PowerMode, Sample};
+use wattgate_runtime::estimator::MOST_CHIPS;
+use wattgate_runtime::{Kilohertz, Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::averaging::{AveragingError, Chips};
 use crate::backstop::{Backstop, BackstopError};

@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use thiserror::Error;
-use wattgate_runtime::{Axis, Kilohertz, PowerMode};
+use wattgate_runtime::grid::Axis;
+use wattgate_runtime::{Kilohertz, PowerMode};
 
 use crate::board::Board;
 use crate::cpu::{Cpus, has};

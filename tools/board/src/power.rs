@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thiserror::Error;
-use wattgate_runtime::{MOST_CHIPS, Milliwatts, Sample};
+use wattgate_runtime::estimator::MOST_CHIPS;
+use wattgate_runtime::{Milliwatts, Sample};
 
 use crate::files::{Files, Knob, KnobError, Refusal};
 use crate::ina238::{Ina238, PowerError};

@@ -1,6 +1,7 @@
 //! The vendor's modes, from `/etc/nvpmodel.conf` (`jetson-platform.md`, section 4).
 
-use wattgate_runtime::{Axis, Grid, PowerMode};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::grid::{Axis, Grid};
 
 /// A mode of nvpmodel: a number of cores, and ceilings of the clocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

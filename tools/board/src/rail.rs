@@ -28,7 +28,7 @@ const RIPPLE: i64 = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Rail {
     pub label: Arc<str>,
-    /// The chip that measures it, below [`MOST_CHIPS`](wattgate_runtime::MOST_CHIPS).
+    /// The chip that measures it, below [`MOST_CHIPS`](wattgate_runtime::estimator::MOST_CHIPS).
     pub chip: usize,
     /// Bus voltage in mV.
     pub voltage: Knob,

@@ -11,7 +11,8 @@
 //! the axis keeps the next higher one of the grid.
 
 use thiserror::Error;
-use wattgate_runtime::{Axis, Grid, PowerMode};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::grid::{Axis, Grid};
 
 use crate::board::Board;
 

@@ -1,7 +1,8 @@
 //! What a user wants below a power limit: an objective, and perhaps a deadline for each step or for all steps.
 
 use thiserror::Error;
-use wattgate_runtime::{Aim, Idle, Microseconds, Milliseconds, Milliwatts, Objective};
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::{Aim, Microseconds, Milliseconds, Milliwatts, Objective};
 
 /// The highest number of steps that an aim may have.
 pub const MOST_STEPS: u64 = 1_000_000_000_000;

@@ -13,7 +13,7 @@ use wattgate_board_tables::Board;
 use wattgate_demo::simulate;
 use wattgate_lab::compare::evaluate::{Comparison, evaluate};
 use wattgate_lab::methods::{Method, method};
-use wattgate_runtime::Shape;
+use wattgate_runtime::shape::Shape;
 use wattgate_simulated_board::corpus::Modes;
 use wattgate_simulated_board::workload::Workload;
 use wattgate_trainer::corpus::Corpus;

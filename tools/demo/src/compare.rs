@@ -3,7 +3,7 @@
 use indicatif::ProgressBar;
 use wattgate_lab::compare::evaluate::{Comparison, evaluate};
 use wattgate_lab::methods::method;
-use wattgate_runtime::Shape;
+use wattgate_runtime::shape::Shape;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::learn::predictions::Target;
 use wattgate_trainer::learn::priors::Priors;

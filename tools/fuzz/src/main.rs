@@ -5,9 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use wattgate_runtime::{
-    Axes, Confidence, Crc32, Front, Grid, HEADER_LEN, MAGIC, Model, Query, Region, VERSION,
-};
+use wattgate_runtime::format::{Crc32, HEADER_LEN, MAGIC, VERSION};
+use wattgate_runtime::grid::{Axes, Grid};
+use wattgate_runtime::{Confidence, Front, Model, Query, Region};
 
 /// Sweeps larger than this take too long for a fuzzer and find nothing else.
 const MOST_MODES: usize = 512;

@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use wattgate_runtime::{Axis, Front, Grid, Microseconds, Milliwatts, ModeId, PowerMode};
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::{Front, Microseconds, Milliwatts, ModeId, PowerMode};
 
 use crate::quantity::Watts;
 

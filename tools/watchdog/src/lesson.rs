@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wattgate_board::Board;
-use wattgate_runtime::{
-    Milliseconds, Milliwatts, ModeId, POWER_SPREAD, TILT_SPREAD, Unit, UnitId, crc32,
-};
+use wattgate_runtime::fleet::{POWER_SPREAD, TILT_SPREAD, Unit, UnitId};
+use wattgate_runtime::format::crc32;
+use wattgate_runtime::{Milliseconds, Milliwatts, ModeId};
 
 use crate::clock::UtcSeconds;
 use crate::config::STATE_DIR;

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use wattgate_runtime::{Average, Limit, Milliseconds, Milliwatts};
+use wattgate_runtime::governor::Average;
+use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
 
 use crate::config::{Config, STATE_DIR};
 use crate::lock::root_directory;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use wattgate_runtime::{Cause, Milliseconds, PowerMode, State};
+use wattgate_runtime::governor::{Cause, State};
+use wattgate_runtime::{Milliseconds, PowerMode};
 
 use crate::limits::Setter;
 pub use crate::limits::Source;

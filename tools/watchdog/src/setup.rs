@@ -13,10 +13,17 @@ use wattgate_board::{
     ApplyError, BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError,
 };
 use wattgate_cli::aim::Wanted;
+use wattgate_runtime::estimator::Chip;
+use wattgate_runtime::fleet::UnitId;
+use wattgate_runtime::format::Kind;
+use wattgate_runtime::front::Least;
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::guard::GuardError;
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::model::Prediction;
 use wattgate_runtime::{
-    Aim, Axis, Chip, Choice, Command, Confidence, FormatError, Front, Governor, Grid, GuardError,
-    Idle, Input, Kind, Least, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode,
-    Prediction, Query, SelectError, Settings, UnitId,
+    Aim, Choice, Command, Confidence, FormatError, Front, Governor, Input, Microseconds,
+    Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
 };
 
 use crate::aim::{self, Unmet};

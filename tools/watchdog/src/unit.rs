@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use wattgate_board::{Files, serial_number};
-use wattgate_runtime::{Confidence, Fleet, GuardError, Unit, UnitId};
+use wattgate_runtime::Confidence;
+use wattgate_runtime::fleet::{Fleet, Unit, UnitId};
+use wattgate_runtime::guard::GuardError;
 
 use crate::clock::UtcSeconds;
 use crate::lesson::{self, Lesson, Seen};

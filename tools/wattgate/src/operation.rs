@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use wattgate_board::{Board, Effective, Files};
-use wattgate_runtime::{Estimator, PowerMode};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::estimator::Estimator;
 use wattgate_watchdog::report::Report;
 
 use crate::row::{Mark, Row, is_delivered};

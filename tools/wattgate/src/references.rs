@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use wattgate_cli::planning::{Kind, MOST_REFERENCES};
-use wattgate_runtime::{Kind as ModelKind, Model};
+use wattgate_runtime::Model;
+use wattgate_runtime::format::Kind as ModelKind;
 
 /// The folder of the packaged references.
 const PACKAGED: &str = "/usr/share/wattgate/references";

@@ -1,7 +1,8 @@
 //! What measurements and control read of a board alike.
 
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{Chip, Estimator, Kilohertz, MOST_CHIPS};
+use wattgate_runtime::Kilohertz;
+use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
 
 /// An estimator for the chips of a board's power sensor.
 pub fn estimator(board: &Board, files: &impl Files) -> Estimator {

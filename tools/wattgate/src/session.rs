@@ -16,7 +16,8 @@ use std::time::Duration;
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Clocks, Disobedience, Effective, SampleError};
 use wattgate_cli::planning::{IDLE_TIME, Kind};
-use wattgate_runtime::{Estimator, Milliseconds, Milliwatts, PowerMode, Sample};
+use wattgate_runtime::estimator::Estimator;
+use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode, Sample};
 
 use crate::ladder::Ladder;
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};

@@ -1,6 +1,6 @@
 //! Fewer clocks for boards with longer tables than a model's grid can have, as Thor's probably are.
 
-use wattgate_runtime::{Grid, GridError};
+use wattgate_runtime::grid::{Grid, GridError};
 
 /// Leaves out every second clock of the longest table until a grid can have all values. The lowest and
 /// the highest clock stay. Takes and returns cores, CPU, GPU and memory clocks, ascending.

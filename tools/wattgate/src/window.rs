@@ -8,7 +8,8 @@
 
 use std::time::Duration;
 
-use wattgate_runtime::{Estimator, Milliseconds};
+use wattgate_runtime::Milliseconds;
+use wattgate_runtime::estimator::Estimator;
 
 /// When a measurement is complete.
 #[derive(Clone, Copy, Debug, PartialEq)]

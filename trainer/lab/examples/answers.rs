@@ -14,9 +14,8 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use wattgate_lab::compare::optimize::{Limits, repeated};
-use wattgate_runtime::{
-    Confidence, Front, Microseconds, Milliwatts, Model, Objective, Query, Shape,
-};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Front, Microseconds, Milliwatts, Model, Objective, Query};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::{Known, profiled};
 use wattgate_trainer::export::measured::REPEAT;

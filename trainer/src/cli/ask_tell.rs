@@ -9,7 +9,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use wattgate_cli::json::Mode;
 use wattgate_cli::planning::{Answer, Axes, ExpectedError, Kind, Request, Task, VERSION};
-use wattgate_runtime::{Grid, PowerMode, UnitId};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::fleet::UnitId;
+use wattgate_runtime::grid::Grid;
 
 use super::Failure;
 use super::inputs::read_references;
@@ -153,8 +155,8 @@ fn start(task: Task) -> Result<Planner, Answer> {
     let unit = unit.transpose()?;
     let board = Corpus {
         kind: match task.kind {
-            Some(Kind::Simulated) => wattgate_runtime::Kind::Simulated,
-            Some(Kind::Measured) | None => wattgate_runtime::Kind::Measured,
+            Some(Kind::Simulated) => wattgate_runtime::format::Kind::Simulated,
+            Some(Kind::Measured) | None => wattgate_runtime::format::Kind::Measured,
         },
         device: named("device", task.device)?,
         workload: named("workload", task.workload)?,

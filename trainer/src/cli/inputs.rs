@@ -22,7 +22,9 @@ use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_probe::format::{OpenError, Probe, ProbeError};
 use wattgate_probe::recorded::Recorded;
 use wattgate_probe::summary::Summary;
-use wattgate_runtime::{Axis, Grid, GridError, MAGIC, Model, PowerMode, Provenance};
+use wattgate_runtime::format::{MAGIC, Provenance};
+use wattgate_runtime::grid::{Axis, Grid, GridError};
+use wattgate_runtime::{Model, PowerMode};
 
 use super::{Failure, reading_bar, show};
 use crate::corpus::modes::all_modes;

@@ -5,9 +5,14 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
+use wattgate_runtime::fleet::{Fleet, UnitId};
+use wattgate_runtime::format::{Header, Provenance, VERSION};
+use wattgate_runtime::front::Point;
+use wattgate_runtime::grid::Axis;
+use wattgate_runtime::guard::GuardBand;
+use wattgate_runtime::model::Prediction;
 use wattgate_runtime::{
-    Axis, Confidence, Fleet, Front, GuardBand, Header, Kilohertz, Microseconds, Milliwatts, ModeId,
-    Model, Point, PowerMode, Prediction, Provenance, UnitId, VERSION,
+    Confidence, Front, Kilohertz, Microseconds, Milliwatts, ModeId, Model, PowerMode,
 };
 
 use crate::fit::idle_range;
@@ -285,7 +290,7 @@ fn inspection(
     };
     let percent = |hundredths: u16| f64::from(hundredths) / 100.0;
     let knots = |guard: &GuardBand, margin: fn(f64) -> MarginReport| {
-        let knot = |knot: &wattgate_runtime::Knot| KnotReport {
+        let knot = |knot: &wattgate_runtime::guard::Knot| KnotReport {
             confidence: f64::from(knot.per_ten_thousand) / 1e4,
             margin: margin(f64::from(knot.q16) / 65_536.0),
         };
@@ -491,7 +496,7 @@ fn range(values: &[u32], show: impl Fn(u32) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattgate_runtime::Kind;
+    use wattgate_runtime::format::Kind;
 
     #[test]
     fn the_number_of_held_out_modes_tells_what_the_errors_are() {

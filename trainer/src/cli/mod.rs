@@ -27,7 +27,10 @@ use thiserror::Error;
 use wattgate_cli::aim::AimError;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_cli::planning::MOST_REFERENCES;
-use wattgate_runtime::{Confidence, ConstraintError, FormatError, GuardError, SelectError, Shape};
+use wattgate_runtime::guard::GuardError;
+use wattgate_runtime::region::ConstraintError;
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, FormatError, SelectError};
 
 use crate::corpus::CorpusError;
 use crate::fit::FitError;

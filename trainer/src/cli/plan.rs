@@ -11,7 +11,8 @@ use serde::Serialize;
 use wattgate_cli::json::Mode;
 use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::{ExpectedError, IDLE_MODES, IDLE_TIME};
-use wattgate_runtime::{Grid, PowerMode};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::grid::Grid;
 
 use super::inputs::{BlankArgument, BoardArgument, NamedBoard, is_same, read_corpus, set_grid};
 use super::todo::{Names, with_rows};

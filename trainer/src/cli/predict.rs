@@ -5,7 +5,10 @@ use csv::Writer;
 use serde::Serialize;
 use wattgate_cli::json::Mode;
 use wattgate_cli::quantity;
-use wattgate_runtime::{Axis, Confidence, Grid, GuardError, Model, PowerMode, Prediction, Region};
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::guard::GuardError;
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::{Confidence, Model, PowerMode, Region};
 
 use super::inputs::{ModelArgument, off_grid};
 use super::{Failure, print_json, print_text, show, values};

@@ -7,9 +7,12 @@ use serde::Serialize;
 use wattgate_cli::aim::{By, Said, Wanted, energy_until, objective};
 use wattgate_cli::json::Mode;
 use wattgate_cli::quantity;
+use wattgate_runtime::fleet::Unit;
+use wattgate_runtime::format::Provenance;
+use wattgate_runtime::idle::Idle;
 use wattgate_runtime::{
-    Choice, Confidence, Front, Idle, Kilohertz, Microseconds, Milliseconds, Milliwatts, Model,
-    Objective, Provenance, Query, SelectError, Unit,
+    Choice, Confidence, Front, Kilohertz, Microseconds, Milliseconds, Milliwatts, Model, Objective,
+    Query, SelectError,
 };
 
 use super::inputs::{parse_model, read_model};

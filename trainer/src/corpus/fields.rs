@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use csv::ErrorKind;
-use wattgate_runtime::Kind;
+use wattgate_runtime::format::Kind;
 
 use super::{CorpusError, Problem};
 

@@ -34,7 +34,9 @@ use std::path::{Path, PathBuf};
 use csv::{ByteRecord, ReaderBuilder};
 use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
-use wattgate_runtime::{Grid, GridError, Kind, MAX_AXIS_VALUES, MAX_MODES, UnitId};
+use wattgate_runtime::fleet::UnitId;
+use wattgate_runtime::format::Kind;
+use wattgate_runtime::grid::{Grid, GridError, MAX_AXIS_VALUES, MAX_MODES};
 
 use fed::{Feeding, Parts};
 use fields::{

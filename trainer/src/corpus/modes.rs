@@ -1,6 +1,7 @@
 //! The modes of a grid and the profiled modes of a corpus.
 
-use wattgate_runtime::{Axis, Grid, PowerMode};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::grid::{Axis, Grid};
 
 use crate::corpus::{Corpus, Profile, median};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wattgate_runtime::{MOST_UNITS, UnitId};
+use wattgate_runtime::fleet::{MOST_UNITS, UnitId};
 
 /// How a unit differs from the mean of all that were profiled, in ln of time and power.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -6,10 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use wattgate_runtime::{
-    Axis, Confidence, Factor, FormatError, Grid, GuardBand, Idle, Kind, Knot, ModeId, Model,
-    PowerMode, Prediction, Provenance, Region, Shape, TimeSpread,
-};
+use wattgate_runtime::format::{Kind, Provenance};
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::guard::{GuardBand, Knot, TimeSpread};
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::units::Factor;
+use wattgate_runtime::{Confidence, FormatError, ModeId, Model, PowerMode, Region};
 
 use super::idle::OfModes;
 use super::measured::{self, KnownMode};

@@ -11,7 +11,9 @@
 //!
 //! The runtime knows of a mode on the front only its power, so the file has the line that fits the front's modes best.
 
-use wattgate_runtime::{Confidence, Front, Grid, Idle, Milliwatts, Model};
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::{Confidence, Front, Milliwatts, Model};
 
 use crate::corpus::IdleReading;
 

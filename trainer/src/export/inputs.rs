@@ -1,7 +1,9 @@
 //! The network's inputs: the runtime's features of the modes of a grid, and the levels of its clocks.
 
 use nalgebra::{DMatrix, DVector, Matrix2};
-use wattgate_runtime::{Axis, AxisFeatures, CURVES, FEATURES, Grid, INPUTS, LEVEL_ONE, LEVELLED};
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::network::{AxisFeatures, LEVEL_ONE};
+use wattgate_runtime::shape::{CURVES, FEATURES, INPUTS, LEVELLED};
 
 /// The largest absolute level.
 const MOST_LEVEL: f64 = 127.0;

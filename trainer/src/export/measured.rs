@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use wattgate_runtime::{LOG_LIMIT, MOST_MEASURED, ModeId, Model, Prediction};
+use wattgate_runtime::format::{LOG_LIMIT, MOST_MEASURED};
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::{ModeId, Model};
 
 use crate::export::exported::{LEAST_SPREAD, Surface};
 use crate::export::wgt::Layers;

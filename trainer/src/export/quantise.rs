@@ -6,9 +6,9 @@
 //! an i8 in at least one row. It is made once from a trained network; quantisation-aware training
 //! follows, with weights rounded to the plan's steps.
 
-use wattgate_runtime::{
-    BIAS_LIMIT, CURVES, FEATURES, INPUTS, LEVELLED, ROW_LIMIT, ROW_SCALE_ONE, SCALE_RANGE,
-};
+use wattgate_runtime::format::SCALE_RANGE;
+use wattgate_runtime::network::{ROW_LIMIT, ROW_SCALE_ONE};
+use wattgate_runtime::shape::{BIAS_LIMIT, CURVES, FEATURES, INPUTS, LEVELLED};
 
 use crate::export::inputs::{GridInputs, Inputs};
 use crate::export::wgt::{FirstRow, HiddenRow, Layers, OutputRow};

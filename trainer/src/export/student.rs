@@ -14,7 +14,8 @@ use indicatif::ProgressBar;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
-use wattgate_runtime::{Grid, INPUTS, Shape};
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::shape::{INPUTS, Shape};
 
 use crate::export::inputs::{GridInputs, Inputs};
 use crate::export::quantise::{Dense, Plan, forward};

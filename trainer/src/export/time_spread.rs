@@ -1,6 +1,6 @@
 //! The spread of the time in a file: a line over the spread of the power.
 
-use wattgate_runtime::TimeSpread;
+use wattgate_runtime::guard::TimeSpread;
 
 /// Share of the modes whose standard deviation of ln time the file states at least as large as the teacher does.
 const ENVELOPE: f64 = 0.95;

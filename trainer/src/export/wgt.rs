@@ -3,11 +3,17 @@
 //! `weights/FORMAT.md` specifies the layout. The writer validates nothing: callers read the file
 //! back through the runtime.
 
-use wattgate_runtime::{
-    Body, CURVES, Crc32, FEATURE_MAP, Factor, Grid, GuardBand, HEADER_LEN, INPUTS, Idle, Knot,
-    LEVEL_UNIT, MAGIC, MEASURED_LEN, ModeId, Prediction, Provenance, Region, TILT_UNIT, TimeSpread,
-    UnitId, VERSION, Widths,
+use wattgate_runtime::fleet::{LEVEL_UNIT, TILT_UNIT, UnitId};
+use wattgate_runtime::format::{
+    Body, Crc32, FEATURE_MAP, HEADER_LEN, MAGIC, MEASURED_LEN, Provenance, VERSION,
 };
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::guard::{GuardBand, Knot, TimeSpread};
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::shape::{CURVES, INPUTS, Widths};
+use wattgate_runtime::units::Factor;
+use wattgate_runtime::{ModeId, Region};
 
 /// One unit of the first layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +134,7 @@ pub struct ModelFile<'a> {
     pub provenance: Provenance<'a>,
     /// The TPCs of the GPU that were gated on the board, if known.
     pub tpc_pg_mask: Option<u32>,
-    /// At most [`MOST_UNITS`](wattgate_runtime::MOST_UNITS) units that were profiled: levels of time and power, tilt of the
+    /// At most [`MOST_UNITS`](wattgate_runtime::fleet::MOST_UNITS) units that were profiled: levels of time and power, tilt of the
     /// power.
     pub units: &'a [(UnitId, [f64; 3])],
     /// The power in mW at which a unit's tilt changes nothing.

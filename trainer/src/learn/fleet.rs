@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
-use wattgate_runtime::{
-    Axis, Grid, GridError, MOST_UNITS, POWER_SPREAD, TILT_SPREAD, TIME_SPREAD, UNITS_OF_SPREAD,
-    UnitId, crc32,
+use wattgate_runtime::fleet::{
+    MOST_UNITS, POWER_SPREAD, TILT_SPREAD, TIME_SPREAD, UNITS_OF_SPREAD, UnitId,
 };
+use wattgate_runtime::format::crc32;
+use wattgate_runtime::grid::{Axis, Grid, GridError};
 
 use crate::corpus::modes::{Known, profiled};
 use crate::corpus::units::{Doubt, Effect, Units};
@@ -507,7 +508,8 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattgate_runtime::{GuardBand, Model};
+    use wattgate_runtime::Model;
+    use wattgate_runtime::guard::GuardBand;
 
     /// The runtime's table for files that say nothing of units is what this distribution gives for one unit.
     #[test]

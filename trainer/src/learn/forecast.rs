@@ -28,7 +28,7 @@
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use wattgate_runtime::Axis;
+use wattgate_runtime::grid::Axis;
 
 use crate::corpus::modes::Known;
 use crate::learn::blend::of_same_board;

@@ -21,7 +21,7 @@
 //! none. In a model of time alone the margin is one ratio and holds for any mode.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
-use wattgate_runtime::{GuardBand, Knot, MOST_DEVIATIONS};
+use wattgate_runtime::guard::{GuardBand, Knot, MOST_DEVIATIONS};
 
 use crate::learn::expected::{LeftOut, Residual};
 use crate::learn::fleet::Spread;

@@ -6,7 +6,7 @@
 //! [`Priors`](crate::learn::priors::Priors) says what other corpora have taught of them.
 
 use wattgate_cli::planning::MOST_REFERENCES;
-use wattgate_runtime::{Axis, Grid};
+use wattgate_runtime::grid::{Axis, Grid};
 
 use crate::learn::standard::Standard;
 

@@ -291,7 +291,7 @@ fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use wattgate_runtime::Grid;
+    use wattgate_runtime::grid::Grid;
 
     use super::*;
     use crate::corpus::modes::all_modes;

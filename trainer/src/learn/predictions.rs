@@ -3,7 +3,8 @@
 use std::fmt;
 
 use serde::Serialize;
-use wattgate_runtime::{Confidence, GuardError, Model, Region};
+use wattgate_runtime::guard::GuardError;
+use wattgate_runtime::{Confidence, Model, Region};
 
 use crate::corpus::modes::Known;
 

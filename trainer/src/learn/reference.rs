@@ -8,7 +8,10 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use thiserror::Error;
-use wattgate_runtime::{Axis, Grid, Kind, ModeId, Model, Prediction};
+use wattgate_runtime::format::Kind;
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::{ModeId, Model};
 
 use crate::corpus::Corpus;
 use crate::corpus::flat::{Flat, flat};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use wattgate_runtime::Grid;
+use wattgate_runtime::grid::Grid;
 
 use crate::corpus::modes::Known;
 use crate::learn::around::{Around, Statement, States};

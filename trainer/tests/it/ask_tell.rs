@@ -8,7 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use serde_json::{Value, json};
 
 use wattgate_cli::planning::Answer;
-use wattgate_runtime::{Kind, Model, Provenance};
+use wattgate_runtime::Model;
+use wattgate_runtime::format::{Kind, Provenance};
 
 use crate::common::{self, folder, program, run};
 

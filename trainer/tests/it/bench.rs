@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use wattgate_board_tables::Board;
-use wattgate_runtime::{Confidence, Front, Grid, Kind, Milliwatts, Model, Query};
+use wattgate_runtime::format::Kind;
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::{Confidence, Front, Milliwatts, Model, Query};
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::steady::Steady;

@@ -7,9 +7,10 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use wattgate_runtime::{
-    Confidence, Front, MOST_MEASURED, Milliwatts, ModeId, Model, Prediction, Query, Shape,
-};
+use wattgate_runtime::format::MOST_MEASURED;
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Front, Milliwatts, ModeId, Model, Query};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::profiled;
 use wattgate_trainer::learn::blend::Blend;

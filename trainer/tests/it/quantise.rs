@@ -6,10 +6,14 @@ use crate::common::{folder, run};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
-use wattgate_runtime::{
-    Factor, Grid, GuardBand, INPUTS, Idle, Kind, Knot, ModeId, Model, Prediction, Provenance,
-    Region, Shape, TimeSpread,
-};
+use wattgate_runtime::format::{Kind, Provenance};
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::guard::{GuardBand, Knot, TimeSpread};
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::model::Prediction;
+use wattgate_runtime::shape::{INPUTS, Shape};
+use wattgate_runtime::units::Factor;
+use wattgate_runtime::{ModeId, Model, Region};
 use wattgate_trainer::export::inputs::GridInputs;
 use wattgate_trainer::export::quantise::{Dense, Plan, forward};
 use wattgate_trainer::export::wgt::{Layers, ModelFile};

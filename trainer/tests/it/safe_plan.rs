@@ -5,7 +5,8 @@
 
 use indicatif::ProgressBar;
 use wattgate_board_tables::Board;
-use wattgate_runtime::{PowerMode, Shape};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::shape::Shape;
 use wattgate_simulated_board::corpus::Modes;
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::profile::Profiler;

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::{folder, run};
 use indicatif::ProgressBar;
 use wattgate_board_tables::Board;
-use wattgate_runtime::Kind;
+use wattgate_runtime::format::Kind;
 use wattgate_simulated_board::corpus::{Modes, csv};
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use serde_json::Value;
-use wattgate_runtime::{Confidence, Model, UnitId};
+use wattgate_runtime::fleet::UnitId;
+use wattgate_runtime::{Confidence, Model};
 
 use crate::common::{HEADER, folder, measured, row, run, write};
 

@@ -7,9 +7,9 @@
 use core::hint::black_box;
 
 use wattgate_image::{end, only, paint_stack};
-use wattgate_runtime::{
-    Confidence, Front, Milliwatts, Model, Query, Shape, Workspace, workspace_pairs,
-};
+use wattgate_runtime::network::{Workspace, workspace_pairs};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Front, Milliwatts, Model, Query};
 
 /// A section of its own, read at run time like a model in separate flash.
 #[unsafe(link_section = ".models")]

@@ -8,9 +8,10 @@ use core::hint::black_box;
 
 use wattgate_image::{Semihosting, exit, instructions, only};
 use wattgate_report::Console;
-use wattgate_runtime::{
-    Confidence, Correction, Front, Model, Objective, Query, Shape, Workspace, workspace_pairs,
-};
+use wattgate_runtime::network::{Workspace, workspace_pairs};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::units::Correction;
+use wattgate_runtime::{Confidence, Front, Model, Objective, Query};
 
 /// Multiply-adds of one mode in a network with one hidden layer of 32 and three outputs.
 const MULTIPLY_ADDS: u64 = 96;

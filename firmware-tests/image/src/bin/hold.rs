@@ -9,7 +9,9 @@ use core::mem::MaybeUninit;
 
 use wattgate_image::{Counter, Semihosting, exit, only, paint_stack, used_stack};
 use wattgate_report::{Console, LIMIT, SETTINGS, hold};
-use wattgate_runtime::{Confidence, Front, Governor, Model, Shape, Workspace, workspace_pairs};
+use wattgate_runtime::network::{Workspace, workspace_pairs};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Front, Governor, Model};
 
 /// A section of its own, read at run time like a model in separate flash.
 #[unsafe(link_section = ".models")]

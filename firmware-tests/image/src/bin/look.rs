@@ -8,7 +8,7 @@ use core::hint::black_box;
 
 use wattgate_image::{Counter, Semihosting, exit};
 use wattgate_report::{Console, SETTINGS, look};
-use wattgate_runtime::Estimator;
+use wattgate_runtime::estimator::Estimator;
 
 /// Called by the reset code.
 #[unsafe(no_mangle)]

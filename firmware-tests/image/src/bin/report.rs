@@ -7,7 +7,7 @@ use core::hint::black_box;
 
 use wattgate_image::{Semihosting, exit, only};
 use wattgate_report::{MODELS, WORKSPACE, run};
-use wattgate_runtime::Workspace;
+use wattgate_runtime::network::Workspace;
 
 static mut MEMORY: Workspace<WORKSPACE> = Workspace::new();
 

@@ -13,7 +13,9 @@ use core::hint::black_box;
 
 use wattgate_image::{Semihosting, exit, instructions, only};
 use wattgate_report::Console;
-use wattgate_runtime::{Model, Shape, Workspace, workspace_pairs};
+use wattgate_runtime::Model;
+use wattgate_runtime::network::{Workspace, workspace_pairs};
+use wattgate_runtime::shape::Shape;
 
 const PLACES: usize = 64;
 

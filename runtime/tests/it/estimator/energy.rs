@@ -1,7 +1,8 @@
 //! Energy and the mean power over a span are exact up to rounding.
 
 use proptest::prelude::*;
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
+use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
 
 use crate::estimator::plant::{Plant, Setup, sensors, setups};
 

@@ -1,7 +1,8 @@
 //! Calls with any arguments, and changes of the sensor's settings.
 
 use proptest::prelude::*;
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
+use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
 
 /// A call of an estimator.
 #[derive(Clone, Debug)]

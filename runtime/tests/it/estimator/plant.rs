@@ -2,7 +2,8 @@
 //! are late or missing.
 
 use proptest::prelude::*;
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
+use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
 
 /// xorshift64 (Marsaglia 2003).
 pub struct Random(u64);

@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 
-use wattgate_runtime::{Aim, Idle, Microseconds, Milliwatts, ModeId, Objective, State};
+use wattgate_runtime::governor::State;
+use wattgate_runtime::idle::Idle;
+use wattgate_runtime::{Aim, Microseconds, Milliwatts, ModeId, Objective};
 
 use super::{ensure, holds_for, means_hold, watts};
 use crate::plant::{L4T, Plant, between, idle, normal, off_by_1_5_percent};

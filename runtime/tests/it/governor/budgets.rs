@@ -1,8 +1,9 @@
 //! Averages, budgets, and the energy that the governor books.
 
+use wattgate_runtime::estimator::{Chip, MOST_CHIPS};
+use wattgate_runtime::governor::{Average, Budget, Cause, State};
 use wattgate_runtime::{
-    Average, Budget, Cause, Chip, Command, Governor, GovernorError, Input, Limit, MOST_CHIPS,
-    Milliseconds, Milliwatts, Sample, Settings, State,
+    Command, Governor, GovernorError, Input, Limit, Milliseconds, Milliwatts, Sample, Settings,
 };
 
 use crate::governor::{ensure, holds_for};

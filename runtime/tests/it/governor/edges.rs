@@ -1,8 +1,11 @@
 //! Clocks that jump, sensors that stand still, boards that are slow, reads that fail.
 
+use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
+use wattgate_runtime::front::Least;
+use wattgate_runtime::governor::{Average, Cause, ReadBack, State};
 use wattgate_runtime::{
-    Average, Cause, Chip, Command, Estimator, Front, Governor, Input, Least, Limit, MOST_CHIPS,
-    Microseconds, Milliseconds, Milliwatts, ModeId, ReadBack, Sample, Settings, State,
+    Command, Front, Governor, Input, Limit, Microseconds, Milliseconds, Milliwatts, ModeId, Sample,
+    Settings,
 };
 
 use super::{ensure, holds_for};

@@ -1,6 +1,6 @@
 //! Exploring: measured errors replace a wide guard band.
 
-use wattgate_runtime::State;
+use wattgate_runtime::governor::State;
 
 use super::{ensure, holds_for, seldom_exceed_the_limit, watts};
 use crate::plant::{

@@ -2,9 +2,11 @@
 
 use proptest::bool::weighted;
 use proptest::prelude::*;
+use wattgate_runtime::estimator::{Chip, MOST_CHIPS};
+use wattgate_runtime::governor::{Average, Budget};
 use wattgate_runtime::{
-    Average, Budget, Chip, Command, Confidence, Front, Governor, GovernorError, Input, Limit,
-    MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Model, Sample, Settings,
+    Command, Confidence, Front, Governor, GovernorError, Input, Limit, Milliseconds, Milliwatts,
+    ModeId, Model, Sample, Settings,
 };
 
 use crate::plant::{POINTS, Plant, front, governor, limit};

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use wattgate_runtime::{Cause, ModeId, State, UP_EVERY, UPS};
+use wattgate_runtime::ModeId;
+use wattgate_runtime::governor::{Cause, State, UP_EVERY, UPS};
 
 use crate::governor::{
     draws_more_than, ensure, has_at_most_events, has_at_most_one_event, holds_for, is_in, watts,

@@ -1,10 +1,9 @@
 //! The governor detects a dead sensor, does not mistake a steady board for one, and supports
 //! several chips.
 
-use wattgate_runtime::{
-    Cause, Chip, GovernorError, MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Sample, Settings,
-    State,
-};
+use wattgate_runtime::estimator::{Chip, MOST_CHIPS};
+use wattgate_runtime::governor::{Cause, State};
+use wattgate_runtime::{GovernorError, Milliseconds, Milliwatts, ModeId, Sample, Settings};
 
 use crate::governor::{
     draws_more_than, ensure, has_at_most_events, has_at_most_one_event, holds_for, is_in,

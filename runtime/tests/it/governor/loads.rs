@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use wattgate_runtime::{Milliseconds, ModeId, UP_EVERY, UPS};
+use wattgate_runtime::governor::{UP_EVERY, UPS};
+use wattgate_runtime::{Milliseconds, ModeId};
 
 use crate::governor::{
     ensure, has_at_most_events, has_at_most_one_event, holds_for, means_hold,

@@ -27,7 +27,7 @@ mod throttling;
 
 use std::ops::Range;
 
-use wattgate_runtime::State;
+use wattgate_runtime::governor::State;
 
 use crate::plant::{ModeError, Plant, between};
 

@@ -34,7 +34,8 @@
 
 use std::sync::LazyLock;
 
-use wattgate_runtime::{Cause, ModeId, State};
+use wattgate_runtime::ModeId;
+use wattgate_runtime::governor::{Cause, State};
 
 use crate::governor::{ensure, holds_for};
 use crate::plant::{

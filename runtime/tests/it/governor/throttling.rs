@@ -1,6 +1,6 @@
 //! Throttling: a board that runs slower than its mode teaches nothing about the mode or the load.
 
-use wattgate_runtime::{Cause, State};
+use wattgate_runtime::governor::{Cause, State};
 
 use super::{ensure, has_at_most_one_event, holds_for, watts};
 use crate::plant::{L4T, Plant, between, limit};

@@ -2,7 +2,8 @@
 
 use wattgate_bench::case::{Case, GRIDS};
 use wattgate_bench::tasks::{FullFront, OBJECTIVES, middle, query};
-use wattgate_runtime::{Confidence, Region, Shape};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Region};
 
 #[test]
 fn every_case_has_its_modes_a_whole_front_and_answers() {

@@ -3,7 +3,7 @@
 use onnx_rs::ast::{Graph, OpType};
 use wattgate_bench::case::{Case, GRIDS};
 use wattgate_bench::onnx::{self, MOST_DISAGREEMENT};
-use wattgate_runtime::{INPUTS, Shape};
+use wattgate_runtime::shape::{INPUTS, Shape};
 
 /// Evaluates the nodes in the order of the file, for rows of inputs.
 fn evaluate(graph: &Graph<'_>, features: &[f32]) -> Vec<f32> {

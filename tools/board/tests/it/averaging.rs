@@ -6,7 +6,8 @@ use crate::common::{
     self, Simulated, boards, booted, description, discover, highest, seeded, total,
 };
 use wattgate_board::{AveragingError, ChangeError, Files, SAMPLES, Saved};
-use wattgate_runtime::{MOST_CHIPS, Milliseconds};
+use wattgate_runtime::Milliseconds;
+use wattgate_runtime::estimator::MOST_CHIPS;
 use wattgate_simulated_board::tree::Errno;
 
 /// The two chips of [`two_chips`].

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use wattgate_board::{Board, Files, Saved};
-use wattgate_runtime::Grid;
+use wattgate_runtime::grid::Grid;
 use wattgate_simulated_board::tree::Errno;
 
 /// A corrupted text, or an error.

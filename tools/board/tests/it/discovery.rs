@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::common::{apply, boards, booted, description, discover, highest, lowest, mode, seeded};
 use wattgate_board::{Board, DiscoverError, Masks, Reach, SettableError, Stand};
-use wattgate_runtime::{Axis, Grid};
+use wattgate_runtime::grid::{Axis, Grid};
 use wattgate_simulated_board::tree::Errno;
 
 #[test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::bed::{EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, is_of, units};
 use crate::common::{Simulated, apply, boards, booted, description, discover, highest, lowest};
 use wattgate_board::{Board, Effective, Files, Reach};
-use wattgate_runtime::{Axis, Grid, Kilohertz, PowerMode};
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::{Kilohertz, PowerMode};
 
 const ONLINE: &str = "/sys/devices/system/cpu/cpu11/online";
 const POLICY_8: &str = "/sys/devices/system/cpu/cpufreq/policy8/scaling_max_freq";

@@ -10,7 +10,8 @@ use crate::common::{
     self, Simulated, apply, boards, booted, description, discover, highest, load, lowest, total,
 };
 use wattgate_board::{Board, Files, SampleFault};
-use wattgate_runtime::{MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::estimator::MOST_CHIPS;
+use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
 use wattgate_simulated_board::tree::{Errno, Tree};
 use wattgate_simulated_board::unit::Unit;
 

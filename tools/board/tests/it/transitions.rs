@@ -13,7 +13,8 @@ use crate::common::{
     Simulated, apply, boards, booted, description, discover, highest, lowest, middle, mode,
 };
 use wattgate_board::{ApplyError, Board, Clocks, Effective, Files};
-use wattgate_runtime::{Axis, Kilohertz, PowerMode};
+use wattgate_runtime::grid::Axis;
+use wattgate_runtime::{Kilohertz, PowerMode};
 
 /// The recorded changes. Each starts where the one before ends.
 fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {

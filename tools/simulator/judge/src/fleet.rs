@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use wattgate_board_tables::Board;
-use wattgate_runtime::{Grid, Milliwatts, POWER_SPREAD, PowerMode, TIME_SPREAD};
+use wattgate_runtime::fleet::{POWER_SPREAD, TIME_SPREAD};
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::{Spread, Unit};
 use wattgate_simulated_board::workload::Workload;

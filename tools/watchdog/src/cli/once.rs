@@ -13,7 +13,8 @@ use lexopt::{Arg, Parser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wattgate_board::{Board, Disobedience};
 use wattgate_cli::output::replace;
-use wattgate_runtime::{Cause, Milliseconds, PowerMode, State};
+use wattgate_runtime::governor::{Cause, State};
+use wattgate_runtime::{Milliseconds, PowerMode};
 
 use super::check::over_limit;
 use super::kept::Kept;

@@ -18,7 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use wattgate_board::Board;
-use wattgate_runtime::{Milliseconds, State, Status};
+use wattgate_runtime::governor::State;
+use wattgate_runtime::{Milliseconds, Status};
 
 use super::kept::Kept;
 use super::waiting;

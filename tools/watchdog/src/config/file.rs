@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use wattgate_board::Clocks;
-use wattgate_runtime::Budget;
+use wattgate_runtime::governor::Budget;
 
 use crate::quantity::{
     Aimed, Cores, Deadline, Duration, Energy, Margin, Memory, Power, PowerOrCurrent, Probability,

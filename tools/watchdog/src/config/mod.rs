@@ -13,7 +13,8 @@ use serde::Deserialize;
 use thiserror::Error;
 use wattgate_board::Clocks;
 use wattgate_cli::aim::{AimError, Said, Wanted};
-use wattgate_runtime::{Average, Confidence, Limit, Milliwatts};
+use wattgate_runtime::governor::Average;
+use wattgate_runtime::{Confidence, Limit, Milliwatts};
 
 pub use self::file::Metrics;
 use self::file::{Backstop, File};

@@ -1,7 +1,8 @@
 //! Keys, quantities and defaults of a config.
 
 use wattgate_cli::aim::By;
-use wattgate_runtime::{Budget, Microseconds, Milliseconds, Objective};
+use wattgate_runtime::governor::Budget;
+use wattgate_runtime::{Microseconds, Milliseconds, Objective};
 
 use super::*;
 

@@ -5,7 +5,8 @@
 //! recent changes took: the clocks that the board does not show may be as late.
 
 use wattgate_board::Files;
-use wattgate_runtime::{Milliseconds, ModeId, PowerMode, WINDOW};
+use wattgate_runtime::governor::WINDOW;
+use wattgate_runtime::{Milliseconds, ModeId, PowerMode};
 
 use super::Control;
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use wattgate_board::{
     ApplyError, AveragingError, BackstopError, Disobedience, KnobError, RunningClock, SampleError,
 };
-use wattgate_runtime::{Cause, Milliseconds, Milliwatts, PowerMode, State, Status};
+use wattgate_runtime::governor::{Cause, State};
+use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode, Status};
 
 use crate::distrust::Distrust;
 use crate::quantity::Watts;

@@ -26,9 +26,11 @@ mod writers;
 use std::borrow::Cow;
 
 use wattgate_board::{ApplyError, Board, Current, Files, Saved};
+use wattgate_runtime::estimator::{Chip, MOST_CHIPS};
+use wattgate_runtime::governor::{Cause, LONGEST_GAP, State};
 use wattgate_runtime::{
-    Aim, Cause, Chip, Command, Governor, GovernorError, Input, Kilohertz, LONGEST_GAP, Limit,
-    MOST_CHIPS, Milliseconds, Milliwatts, ModeId, PowerMode, Sample, State, Status,
+    Aim, Command, Governor, GovernorError, Input, Kilohertz, Limit, Milliseconds, Milliwatts,
+    ModeId, PowerMode, Sample, Status,
 };
 
 use self::arrival::{ARRIVAL_INTERVAL, Arrival};

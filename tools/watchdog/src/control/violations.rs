@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use wattgate_runtime::{Milliseconds, Milliwatts, ModeId, PowerMode, Status, WINDOW};
+use wattgate_runtime::governor::WINDOW;
+use wattgate_runtime::{Milliseconds, Milliwatts, ModeId, PowerMode, Status};
 
 /// The number of violations that are kept.
 pub const KEPT: usize = 8;

@@ -14,7 +14,8 @@ use std::rc::Rc;
 
 use wattgate_board::{ApplyError, Board, Files, Saved};
 use wattgate_cli::aim::Wanted;
-use wattgate_runtime::{Aim, Limit, Milliseconds, Milliwatts, ModeId, PowerMode, State, Status};
+use wattgate_runtime::governor::State;
+use wattgate_runtime::{Aim, Limit, Milliseconds, Milliwatts, ModeId, PowerMode, Status};
 
 use crate::aim::pursued::Pursued;
 use crate::clock::{Clock, UtcSeconds};

@@ -188,7 +188,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use wattgate_cli::aim::{AimError, By, Said, Wanted};
-use wattgate_runtime::{Average, Limit, Microseconds, Milliseconds, Milliwatts};
+use wattgate_runtime::governor::Average;
+use wattgate_runtime::{Limit, Microseconds, Milliseconds, Milliwatts};
 
 use crate::limits::Owner;
 use crate::quantity::Aimed;

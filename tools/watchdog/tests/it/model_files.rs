@@ -1,6 +1,8 @@
 //! Files of models that are made from the shipped one.
 
-use wattgate_runtime::{Axis, Crc32, HEADER_LEN, Model};
+use wattgate_runtime::Model;
+use wattgate_runtime::format::{Crc32, HEADER_LEN};
+use wattgate_runtime::grid::Axis;
 
 use crate::wattgated::MODEL;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use wattgate_profiler::window::{Count, Measured, Rules, Told, Window};
-use wattgate_runtime::{Chip, Estimator, MOST_CHIPS, Milliseconds, Milliwatts, Sample};
+use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
+use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
 
 const STEP_MS: f64 = 37.0;
 

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use thiserror::Error;
-use wattgate_runtime::Grid;
+use wattgate_runtime::grid::Grid;
 
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::fed::Feeding;

@@ -7,7 +7,8 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use serde::Serialize;
-use wattgate_runtime::{Confidence, Model, Shape};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Confidence, Model};
 
 use crate::compare::CompareError;
 use crate::methods::{Method, Trained};

@@ -5,7 +5,7 @@ use std::slice;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
-use wattgate_runtime::Shape;
+use wattgate_runtime::shape::Shape;
 
 use crate::compare::CompareError;
 use crate::compare::evaluate::{Comparison, Quartiles, Subject, evaluate};

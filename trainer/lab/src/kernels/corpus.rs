@@ -69,7 +69,7 @@ pub struct KernelCorpus {
     /// The board.
     pub device: String,
     /// Measured or simulated.
-    pub kind: wattgate_runtime::Kind,
+    pub kind: wattgate_runtime::format::Kind,
     /// The names of the units, in the order of the rows.
     pub units: Vec<String>,
     /// The rows of each kernel, in the order of [`Kind::ALL`].
@@ -211,7 +211,7 @@ struct Places {
 #[derive(Default)]
 struct Builder {
     /// The device and the kind of the first row.
-    first: Option<(String, wattgate_runtime::Kind)>,
+    first: Option<(String, wattgate_runtime::format::Kind)>,
     /// For each knob, whether it is blank.
     blank: [Option<bool>; 4],
     units: Vec<String>,
@@ -332,7 +332,7 @@ impl Builder {
     fn same_board(
         &mut self,
         device: Named<'_>,
-        kind: wattgate_runtime::Kind,
+        kind: wattgate_runtime::format::Kind,
     ) -> Result<(), (Option<&'static str>, KernelProblem)> {
         let mixed = |column, first: String, found: String| {
             Err((Some(column), KernelProblem::Mixed { first, found }))

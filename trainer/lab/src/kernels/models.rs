@@ -12,7 +12,7 @@ use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use wattgate_kernels::{Call, Kind};
-use wattgate_runtime::crc32;
+use wattgate_runtime::format::crc32;
 
 use super::corpus::{KernelCorpus, Row};
 use super::corrected::{Corrected, value};
@@ -133,7 +133,7 @@ pub fn fit(
         return Err(ScoreError::OneUnit);
     }
     let mut models = KernelModels {
-        is_simulated: corpus.kind == wattgate_runtime::Kind::Simulated,
+        is_simulated: corpus.kind == wattgate_runtime::format::Kind::Simulated,
         device: corpus.device.clone(),
         units: corpus.units.clone(),
         rows: corpus.rows.iter().map(|rows| rows.len() as u64).sum(),

@@ -13,7 +13,8 @@ mod wattgate;
 pub use wattgate::Wattgate;
 
 use thiserror::Error;
-use wattgate_runtime::{Confidence, FormatError, GuardError};
+use wattgate_runtime::guard::GuardError;
+use wattgate_runtime::{Confidence, FormatError};
 
 use wattgate_trainer::corpus::modes::Known;
 use wattgate_trainer::export::exported::Exported;

@@ -16,7 +16,7 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor, TensorCreationOptions, TensorData};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wattgate_runtime::Grid;
+use wattgate_runtime::grid::Grid;
 
 use super::{Method, MethodError, Predicted, Trained};
 use wattgate_trainer::corpus::modes::Known;

@@ -2,7 +2,8 @@
 //! name is assumed to stay within it; for the others the measured power counts.
 
 use wattgate_board_tables::{Board, names};
-use wattgate_runtime::{Axis, PowerMode};
+use wattgate_runtime::PowerMode;
+use wattgate_runtime::grid::Axis;
 
 use super::{Ask, Method, MethodError, Trained};
 use wattgate_trainer::corpus::modes::Known;

@@ -16,7 +16,9 @@ use rayon::prelude::*;
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_kernels::Kind;
-use wattgate_runtime::{Axis, FormatError, Grid, Region, Shape};
+use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{FormatError, Region};
 
 use super::compose::{ComposeError, Composed, Composer, Factors, Predicted};
 use crate::kernels::models::{KernelModels, UnitError};
@@ -491,13 +493,13 @@ pub fn fit(
         None => network.surface(),
     };
     let simulated = network.models.is_simulated
-        || corpus.is_some_and(|corpus| corpus.kind == wattgate_runtime::Kind::Simulated);
+        || corpus.is_some_and(|corpus| corpus.kind == wattgate_runtime::format::Kind::Simulated);
     let origin = Origin {
         grid: network.grid.clone(),
         profiled: options.profiled,
         kind: match simulated {
-            true => wattgate_runtime::Kind::Simulated,
-            false => wattgate_runtime::Kind::Measured,
+            true => wattgate_runtime::format::Kind::Simulated,
+            false => wattgate_runtime::format::Kind::Measured,
         },
         device: network.models.device.clone(),
         workload: options.workload.to_owned(),

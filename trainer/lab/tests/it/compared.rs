@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::{corpus, folder, run, write};
 use indicatif::ProgressBar;
 use serde_json::Value;
-use wattgate_runtime::Shape;
+use wattgate_runtime::shape::Shape;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::fit::{FitOptions, fit};
 use wattgate_trainer::learn::split::{Amount, Sampling};

@@ -1,6 +1,6 @@
 //! The kernel of a Gaussian process and its derivatives.
 
-use wattgate_runtime::Axis;
+use wattgate_runtime::grid::Axis;
 
 use crate::learn::mean::{Mean, NOISE, Place};
 

@@ -1,8 +1,8 @@
 //! The governor on the board, driven as the daemon drives it.
 
+use wattgate_runtime::estimator::{Chip, MOST_CHIPS};
 use wattgate_runtime::{
-    Chip, Command, Governor, Input, Limit, MOST_CHIPS, Milliseconds, Milliwatts, ModeId, Sample,
-    Settings,
+    Command, Governor, Input, Limit, Milliseconds, Milliwatts, ModeId, Sample, Settings,
 };
 
 use super::cases::{Fault, GpuFile};

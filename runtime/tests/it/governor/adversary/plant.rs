@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use wattgate_runtime::{
-    Confidence, Front, Grid, Least, Microseconds, Milliwatts, ModeId, Model, Point,
-};
+use wattgate_runtime::front::{Least, Point};
+use wattgate_runtime::grid::Grid;
+use wattgate_runtime::{Confidence, Front, Microseconds, Milliwatts, ModeId, Model};
 
 use super::cases::{Case, Fault, Script};
 use crate::plant::{between, normal};

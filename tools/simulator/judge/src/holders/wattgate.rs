@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use wattgate_runtime::{Limit, Milliseconds, Milliwatts, State};
+use wattgate_runtime::governor::State;
+use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
 use wattgate_watchdog::control::Control;
 use wattgate_watchdog::setup::Setup;
 

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use wattgate_board::Board as Discovered;
 use wattgate_board_tables::Board;
-use wattgate_runtime::{Axis, Grid, ModeId};
+use wattgate_runtime::ModeId;
+use wattgate_runtime::grid::{Axis, Grid};
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::power::Activity;
 use wattgate_simulated_board::steady::settled;

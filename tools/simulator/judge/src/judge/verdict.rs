@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use wattgate_runtime::Grid;
+use wattgate_runtime::grid::Grid;
 
 use super::error::JudgeError;
 use super::model::{ModelFigures, errors};

@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use wattgate_runtime::{Cause, Limit, Milliwatts, State};
+use wattgate_runtime::governor::{Cause, State};
+use wattgate_runtime::{Limit, Milliwatts};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, name};
 use wattgate_watchdog::prior::{Origin, Prior};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use wattgate_board::Disk;
-use wattgate_runtime::{Cause, State};
+use wattgate_runtime::governor::{Cause, State};
 use wattgate_simulated_board::tree::mirror::Mirror;
 use wattgate_watchdog::control::name;
 use wattgate_watchdog::report::STATES;

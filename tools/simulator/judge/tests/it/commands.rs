@@ -422,8 +422,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
 fn units_are_judged_with_models_of_one_unit_and_of_three() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempdir().expect("a folder");
-    let model = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/models/xavier-agx-resnet18.wgt");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/xavier-agx-resnet18.wgt");
     let trainer = folder.path().join("trainer");
     let copy = format!(
         "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\ncp {} \"$2\"\n",

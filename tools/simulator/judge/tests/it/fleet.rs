@@ -1,8 +1,9 @@
 //! Units of a board: the allowance for a warmer chip.
 
 use wattgate_board_tables::Board;
-use wattgate_runtime::{Grid, ModeId};
 use wattgate_judge::models::BOARDS;
+use wattgate_runtime::ModeId;
+use wattgate_runtime::grid::Grid;
 use wattgate_simulated_board::pipeline::{Clocks, Luck, Pipeline};
 use wattgate_simulated_board::power::{Activity, watts};
 use wattgate_simulated_board::unit::Unit;

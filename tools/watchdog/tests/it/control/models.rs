@@ -8,7 +8,9 @@ use crate::board::{booted, load};
 use crate::model_files::{flat, sealed, too_low};
 use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
-use wattgate_runtime::{ModeId, PowerMode, State, UNIT_LEN, UnitId};
+use wattgate_runtime::fleet::{UNIT_LEN, UnitId};
+use wattgate_runtime::governor::State;
+use wattgate_runtime::{ModeId, PowerMode};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::setup::SetupError;
 

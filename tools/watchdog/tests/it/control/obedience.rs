@@ -11,7 +11,7 @@ use crate::bed::{
 };
 use crate::board::Simulated;
 use wattgate_board::Files;
-use wattgate_runtime::State;
+use wattgate_runtime::governor::State;
 
 /// What became of a run.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Running, config, config_of, limit, orin, setup};
 use crate::board::{self, booted, load};
-use wattgate_runtime::{Cause, Milliseconds, State};
+use wattgate_runtime::Milliseconds;
+use wattgate_runtime::governor::{Cause, State};
 use wattgate_watchdog::control::Control;
 
 #[test]

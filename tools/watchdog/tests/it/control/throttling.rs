@@ -2,7 +2,7 @@
 
 use super::{Running, config_of, limit, orin};
 use crate::board::{booted, load};
-use wattgate_runtime::State;
+use wattgate_runtime::governor::State;
 use wattgate_watchdog::control::Throttling;
 
 /// The kernel lowers the limits of the clocks by itself, and shows it.

@@ -1,7 +1,8 @@
 //! Units of a board: those of the model, and others.
 
 use wattgate_board_tables::Board as Description;
-use wattgate_runtime::{Milliwatts, PowerMode, UnitId};
+use wattgate_runtime::fleet::UnitId;
+use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_watchdog::clock::UtcSeconds;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{GPU_MAX, GPU_MIN, Running, config, limit, orin, setup};
 use wattgate_board::Files;
-use wattgate_runtime::{Cause, Milliseconds, State};
+use wattgate_runtime::Milliseconds;
+use wattgate_runtime::governor::{Cause, State};
 use wattgate_watchdog::control::{Control, Event, Throttling};
 
 #[test]

@@ -10,9 +10,7 @@ use crate::help::print_help;
 use crate::options;
 use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
-use wattgate_judge::scenario::{
-    CASES, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, live, rows,
-};
+use wattgate_judge::scenario::{CASES, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, live, rows};
 use wattgate_judge::{Holder, SENSORS};
 
 const USAGE: &str = "\
