@@ -173,6 +173,15 @@ bare_metal() {
     done
 }
 
+# The oldest compiler of the runtime, where rustup can fetch it.
+oldest() {
+    command -v rustup >/dev/null || { echo "no rustup: skipped"; return; }
+    local version
+    version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' runtime/Cargo.toml)
+    rustup toolchain install "$version" --profile minimal --no-self-update &&
+        cargo "+$version" check --locked -p wattgate-runtime
+}
+
 # The tests that tools/test.sh leaves out, with their times, for which libtest has an unstable switch.
 # Each name of the list must be that of a test.
 long_tests() {
@@ -207,6 +216,7 @@ tests() {
 beside() {
     renice -n 19 $BASHPID >/dev/null
     step "no_std, bare metal with and without vectors" apart bare_metal
+    step "oldest compiler of the runtime" apart oldest
     step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
     [ "$which" = full ] || return
     step "runtime tests with overflow checks and plain vectors" checked

@@ -36,7 +36,7 @@ use crate::idle::Idle;
 use crate::leaps;
 pub use crate::point::Objective;
 use crate::point::Point;
-use crate::units::{Correction, Microseconds, Milliwatts};
+use crate::units::{Microseconds, Milliwatts};
 
 /// Requirements on a mode. Without limits every mode of the front is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,6 @@ pub struct Query {
     pub power_limit: Option<Milliwatts>,
     /// The time that the guarded prediction must not exceed.
     pub deadline: Option<Microseconds>,
-    /// Measured over predicted power of the board. A correction needs no new sweep.
-    pub correction: Correction,
     /// What the board draws from the end of a step to the deadline, for [`Objective::Energy`]; unused without a deadline.
     pub idle: Idle,
 }
@@ -60,7 +58,6 @@ impl Default for Query {
             objective: Objective::Time,
             power_limit: None,
             deadline: None,
-            correction: Correction::NONE,
             idle: Idle::NONE,
         }
     }
@@ -76,7 +73,7 @@ pub struct Choice {
     pub time: Microseconds,
     /// Its time including the guard band.
     pub guarded_time: Microseconds,
-    /// Its predicted power, corrected; `None` for a model without power.
+    /// Its predicted power; `None` for a model without power.
     pub power: Option<Milliwatts>,
     /// Its power including the guard band; never above the query's limit.
     pub guarded_power: Option<Milliwatts>,
@@ -149,7 +146,6 @@ impl<const N: usize> Front<N> {
     /// region finds the same mode, unless the front [was thinned](Front::is_thinned).
     pub fn select(&self, query: &Query) -> Result<Choice, SelectError> {
         let asks_power = query.power_limit.is_some() || query.objective != Objective::Time;
-        let guarded_power = |point: &Point| query.correction.apply(point.guarded);
 
         let points = self.points();
         let fastest = points.last().ok_or(match self.refusal() {
@@ -168,7 +164,7 @@ impl<const N: usize> Front<N> {
             least_time: fastest.guarded_time,
         })?;
         let affordable = query.power_limit.map_or(in_time.len(), |limit| {
-            in_time.partition_point(|point| guarded_power(point) <= limit)
+            in_time.partition_point(|point| point.guarded <= limit)
         });
         let fitting = too_slow..too_slow + affordable;
         let best = match query.objective {
@@ -180,15 +176,15 @@ impl<const N: usize> Front<N> {
         };
         let chosen = best.and_then(|at| points.get(at).zip(self.times().get(at)));
         let (best, time) = chosen.ok_or(SelectError::OverLimit {
-            least_power: guarded_power(cheapest),
+            least_power: cheapest.guarded,
         })?;
         let has_power = self.has_power();
         Ok(Choice {
             mode: best.mode,
             time: *time,
             guarded_time: best.guarded_time,
-            power: has_power.then(|| query.correction.apply(best.power)),
-            guarded_power: has_power.then(|| guarded_power(best)),
+            power: has_power.then_some(best.power),
+            guarded_power: has_power.then_some(best.guarded),
         })
     }
 }

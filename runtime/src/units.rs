@@ -117,37 +117,6 @@ impl Factor {
     }
 }
 
-/// Measured over predicted power, in units of 1/65,536 (Q16); range 1/8 … 8.
-///
-/// A board that draws more than predicted in one mode does so in the others, so one ratio corrects
-/// all of them. It does not change the order of modes, so a front stays valid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Correction(u32);
-
-impl Correction {
-    /// No correction.
-    pub const NONE: Self = Self(1 << 16);
-
-    /// Creates a correction; `None` outside 1/8 … 8.
-    pub const fn from_q16(q16: u32) -> Option<Self> {
-        if q16 >= Self::NONE.0 / 8 && q16 <= Self::NONE.0 * 8 {
-            Some(Self(q16))
-        } else {
-            None
-        }
-    }
-
-    /// In units of 1/65,536.
-    pub const fn q16(self) -> u32 {
-        self.0
-    }
-
-    /// The corrected power, rounded up, saturating.
-    pub const fn apply(self, power: Milliwatts) -> Milliwatts {
-        Milliwatts(scale_up(power.0, self.0))
-    }
-}
-
 /// `value` × `q16` / 65,536, rounded up, saturating.
 const fn scale_up(value: u32, q16: u32) -> u32 {
     let product = value as u64 * q16 as u64 + 0xFFFF;

@@ -15,7 +15,6 @@ use wattgate_runtime::grid::GridError;
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::network::{Network, Workspace};
 use wattgate_runtime::region::ConstraintError;
-use wattgate_runtime::units::Correction;
 use wattgate_runtime::{
     Command, Confidence, FormatError, Front, Governor, Input, Kilohertz, Limit, Microseconds,
     Milliseconds, Milliwatts, ModeId, Model, Objective, PowerMode, Query, Region, Sample,
@@ -365,14 +364,6 @@ fn queries(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>) 
         };
         ask(console, model, front, query);
     }
-    for correction in [50_000, 80_000] {
-        let query = Query {
-            power_limit: power(third, 0),
-            correction: Correction::from_q16(correction).unwrap_or(Correction::NONE),
-            ..Query::default()
-        };
-        ask(console, model, front, query);
-    }
     let idle = Idle {
         base: power(0, 0).unwrap_or(Milliwatts(0)),
         share: 1 << 14,
@@ -409,9 +400,6 @@ fn ask(console: &mut impl Console, model: &Model<'_>, front: &Front<FRONT>, quer
         );
         if query.idle != Idle::NONE {
             console.field(" idle ", query.idle.base.0, " mW");
-        }
-        if query.correction != Correction::NONE {
-            console.field(" corrected ", query.correction.q16(), "");
         }
         console.text(": ");
         answer(console, model, front, &Query { objective, ..query });

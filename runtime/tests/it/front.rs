@@ -11,7 +11,6 @@ use wattgate_runtime::model::Prediction;
 use wattgate_runtime::network::{Workspace, workspace_pairs};
 use wattgate_runtime::region::ConstraintError;
 use wattgate_runtime::shape::Shape;
-use wattgate_runtime::units::Correction;
 use wattgate_runtime::{
     Confidence, Front, Kilohertz, Microseconds, Milliwatts, ModeId, Model, Objective, Query,
     Region, SelectError,
@@ -47,7 +46,7 @@ fn exhaustive(
 ) -> Result<ModeId, SelectError> {
     let margins = model.margins(confidence).expect("supported");
     let guarded = |mode: &Mode| model.guarded_power(mode.at, &margins).unwrap_or_default();
-    let power = |mode: &Mode| query.correction.apply(guarded(mode)).0;
+    let power = |mode: &Mode| guarded(mode).0;
     let time = |mode: &Mode| model.guarded_time(mode.at, &margins).0;
     let key = |mode: &&Mode| -> Key {
         let (p, t) = (u128::from(guarded(mode).0), u128::from(time(mode)));
@@ -136,11 +135,11 @@ fn compare_all_queries(bytes: &[u8]) {
             share,
         };
         let cases = [
-            (5_000, 65_536, Idle::NONE),
-            (9_200, 50_000, idle(900, 20_000)),
-            (9_900, 90_001, idle(0, 65_535)),
+            (5_000, Idle::NONE),
+            (9_200, idle(900, 20_000)),
+            (9_900, idle(0, 65_535)),
         ];
-        for (confidence, correction, idle) in cases {
+        for (confidence, idle) in cases {
             let confidence = Confidence::new(confidence).expect("in range");
             let front = Front::<512>::of(&model, &region, confidence);
             assert!(!front.is_thinned());
@@ -151,7 +150,6 @@ fn compare_all_queries(bytes: &[u8]) {
                             objective,
                             power_limit: power_limit.map(Milliwatts),
                             deadline: deadline.map(Microseconds),
-                            correction: Correction::from_q16(correction).expect("in range"),
                             idle,
                         };
                         let choice = front.select(&query);

@@ -7,6 +7,7 @@ mod fleet;
 mod front;
 mod golden;
 mod governor;
+mod interface;
 mod network;
 mod plant;
 mod recorded;

@@ -10,7 +10,6 @@ use wattgate_image::{Semihosting, exit, instructions, only};
 use wattgate_report::Console;
 use wattgate_runtime::network::{Workspace, workspace_pairs};
 use wattgate_runtime::shape::Shape;
-use wattgate_runtime::units::Correction;
 use wattgate_runtime::{Confidence, Front, Model, Objective, Query};
 
 /// Multiply-adds of one mode in a network with one hidden layer of 32 and three outputs.
@@ -69,11 +68,10 @@ fn count(
     let (with_front, _) =
         counted(|| front.rebuild(&mut network, black_box(&region), Confidence::P95));
     let limit = front.points().get(front.points().len() / 2)?.guarded;
-    let query = |objective, correction| {
+    let query = |objective| {
         let query = Query {
             objective,
             power_limit: Some(limit),
-            correction: Correction::from_q16(correction).unwrap_or(Correction::NONE),
             ..Query::default()
         };
         let (all, _) = counted(|| {
@@ -95,12 +93,8 @@ fn count(
     );
     line("sweep with front", with_front);
     line("cold start", decode + tables + with_front);
-    line("query, least time", query(Objective::Time, 1 << 16));
-    line(
-        "query, least energy-delay",
-        query(Objective::EnergyDelay, 1 << 16),
-    );
-    line("query, corrected", query(Objective::Time, 70_000));
+    line("query, least time", query(Objective::Time));
+    line("query, least energy-delay", query(Objective::EnergyDelay));
     Some(())
 }
 
