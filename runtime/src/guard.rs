@@ -272,8 +272,8 @@ impl TimeSpread {
     /// The largest slope in units.
     pub const MOST_SLOPE: u16 = 4 * 4_096;
 
-    /// In units of a spread.
-    pub(crate) fn of(self, spread: i32) -> f32 {
+    /// The spread of the time in units of a spread of the power, from that of the power.
+    pub fn of(self, spread: i32) -> f32 {
         f32::from(self.base) + f32::from(self.slope) / Self::SLOPE_ONE * spread as f32
     }
 }

@@ -38,7 +38,7 @@ use crate::learn::reference::{OwnReference, Reference};
 use crate::learn::split::MIN_MODES;
 use crate::learn::suspects::suspect;
 use crate::learn::teacher::Teachers;
-use crate::train::{self, TrainError, export};
+use crate::train::{self, TrainError, distil};
 
 /// Modes whose forecast is computed to find those within the limit. If none is, all are computed.
 const SEARCHED: usize = 1_500;
@@ -365,7 +365,7 @@ impl Planner {
             progress: &ProgressBar::hidden(),
         };
         let teachers = self.teachers(&settled)?;
-        let exported = export(&task, &teachers)?;
+        let exported = distil(&task, &teachers)?;
         Ok(Fitted {
             bytes: exported.encode(0, &exported.expected_errors),
             modes: told,

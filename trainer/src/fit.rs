@@ -195,7 +195,7 @@ pub struct LeftIdle {
 }
 
 impl IdleReport {
-    fn of(exported: &Exported, readings: usize) -> Option<Self> {
+    fn of(exported: &Exported, model: &Model<'_>, readings: usize) -> Option<Self> {
         let left_out = exported.idle_left_out.iter();
         let left_out: Vec<_> = left_out
             .map(|reading| LeftIdle {
@@ -203,8 +203,7 @@ impl IdleReport {
                 idle_mw: reading.power_mw,
             })
             .collect();
-        let model = Model::parse(&exported.bytes).ok()?;
-        let [least_mw, fastest_mw] = idle_range(&model, exported.idle);
+        let [least_mw, fastest_mw] = idle_range(model, exported.idle);
         (readings > 0).then(|| Self {
             readings: readings - left_out.len(),
             least_mw,
@@ -284,6 +283,8 @@ pub fn fit(
         false => &errors,
     };
     let bytes = exported.encode(held_out.len(), stated);
+    // Read back, which proves what was written.
+    let model = Model::parse(&bytes).map_err(TrainError::from)?;
     let report = Report {
         kind: corpus.kind.to_string(),
         device: corpus.device.clone(),
@@ -291,7 +292,7 @@ pub fn fit(
         reference: Reference::names(options.references),
         units: corpus.units.profiled.iter().map(of_unit).collect(),
         unit_doubts: corpus.units.doubts.iter().map(Doubt::to_string).collect(),
-        other_units_power_ratio: exported.other_units_power_ratio(Confidence::P95),
+        other_units_power_ratio: exported.bands.other_units_power_ratio(Confidence::P95),
         seed: options.seed,
         modes_used,
         modes_held_out: held_out.len(),
@@ -305,25 +306,20 @@ pub fn fit(
         suspects: suspects.into_iter().map(aside).collect(),
         doubtful: doubtful.into_iter().map(aside).collect(),
         contradictions: contradictions(corpus),
-        idle: IdleReport::of(&exported, corpus.idle.len()),
-        coverage: coverage(&exported, &held_out),
+        idle: IdleReport::of(&exported, &model, corpus.idle.len()),
+        coverage: coverage(&model, &exported.predictions, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),
     };
     Ok(Fit { bytes, report })
 }
 
-/// The empirical coverage of the file's guard bands on some modes, one entry per knot of the time's
-/// band.
-pub fn coverage(exported: &Exported, modes: &[Known]) -> Vec<Coverage> {
-    let model = Model::parse(&exported.bytes).expect("the training has read its file");
+/// The empirical coverage of a file's guard bands on some modes, one entry per knot of the time's band.
+pub fn coverage(model: &Model<'_>, predictions: &Predictions, modes: &[Known]) -> Vec<Coverage> {
     let of = |confidence: Confidence| {
-        let upper = Predictions::guarded(&model, confidence).ok()?;
+        let upper = Predictions::guarded(model, confidence).ok()?;
         let within = |target: Target| {
-            let (upper, median) = (
-                target.predicted(&upper)?,
-                target.predicted(&exported.predictions)?,
-            );
+            let (upper, median) = (target.predicted(&upper)?, target.predicted(predictions)?);
             let known = || {
                 let known = modes.iter();
                 known.filter_map(|mode| Some((mode.id, target.measured(mode)?)))

@@ -7,8 +7,9 @@ use wattgate_runtime::{FormatError, Region};
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, all_modes};
-use crate::export::exported::{Exported, Origin, Surface};
-use crate::export::student;
+use crate::export::exported::Exported;
+use crate::export::surface::{Origin, Surface};
+use crate::export::{self, student};
 use crate::learn::blend::Blend;
 use crate::learn::gp::SingularKernel;
 use crate::learn::predictions::Target;
@@ -55,7 +56,7 @@ pub enum TrainError {
 /// A model file and the teachers that it was distilled from.
 #[derive(Clone, Debug)]
 pub struct Taught {
-    /// The file. Its provenance states no held-out modes and no errors yet.
+    /// The parts of the file.
     pub exported: Exported,
     /// Readings that the training did not use, because they contradict all others.
     pub suspects: Vec<(Known, Suspect)>,
@@ -89,7 +90,7 @@ pub fn train(task: &Task<'_>) -> Result<Taught, TrainError> {
             Target::Power => used[found.at].power_mw = None,
         }
     };
-    let exported = export(
+    let exported = distil(
         &Task {
             used: &used,
             ..*task
@@ -105,8 +106,8 @@ pub fn train(task: &Task<'_>) -> Result<Taught, TrainError> {
     })
 }
 
-/// Distils the teachers of a task and encodes the model file.
-pub fn export(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainError> {
+/// Distils the teachers of a task into the parts of a model file.
+pub fn distil(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainError> {
     let grid = &task.corpus.grid;
     let modes: Vec<[u32; 4]> = all_modes(grid).collect();
     let surface = Surface {
@@ -122,5 +123,5 @@ pub fn export(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainErr
         modes_used: teachers.left_out().len() as u16,
         ..Origin::of(task.corpus)
     };
-    Ok(Exported::of(origin, &surface, task.shape, task.progress)?)
+    Ok(export::export(origin, &surface, task.shape, task.progress)?)
 }

@@ -150,7 +150,7 @@ fn score(
         shape: Shape::Wide32,
         progress: &ProgressBar::hidden(),
     };
-    let bytes = train(&task).expect("trained").exported.bytes;
+    let bytes = train(&task).expect("trained").exported.unscored();
     let model = Model::parse(&bytes).expect("a model");
     let predicted = Predictions::of_model(&model);
     let bounds = [9_000, 9_500]

@@ -470,7 +470,8 @@ impl Bench {
 fn interval_score(run: &TrainedRun<'_>) -> Option<f64> {
     const TAILS: f64 = 0.1;
     let exported = run.trained.model()?;
-    let model = Model::parse(&exported.bytes).ok()?;
+    let file = exported.unscored();
+    let model = Model::parse(&file).ok()?;
     let guarded = Predictions::guarded(&model, Confidence::new(9_500)?)
         .ok()?
         .power?;

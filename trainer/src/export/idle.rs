@@ -11,11 +11,14 @@
 //!
 //! The runtime knows of a mode on the front only its power, so the file has the line that fits the front's modes best.
 
+use wattgate_runtime::format::FormatError;
 use wattgate_runtime::grid::Grid;
 use wattgate_runtime::idle::Idle;
-use wattgate_runtime::{Confidence, Front, Milliwatts, Model};
+use wattgate_runtime::{Confidence, Front, Milliwatts, Model, PowerMode};
 
+use super::exported::Exported;
 use crate::corpus::IdleReading;
+use crate::learn::predictions::Predictions;
 
 /// Factors of the formula.
 const FACTORS: usize = 4;
@@ -25,6 +28,35 @@ const ROUNDS: usize = 10_000;
 
 /// Points of a front, at most.
 const FRONT: usize = 256;
+
+/// Fits the idle power of the front's modes, without readings above the bound of what the workload draws. That bound is the
+/// runtime's, so it takes the file as it is so far.
+pub fn find(exported: &mut Exported) -> Result<(), FormatError> {
+    if exported.origin.idle.is_empty() {
+        return Ok(());
+    }
+    let so_far = exported.unscored();
+    let model = Model::parse(&so_far)?;
+    if !model.has_power() {
+        return Ok(());
+    }
+    let grid = &exported.origin.grid;
+    // A model of few modes may support no such bound; then all readings count.
+    let guarded = Predictions::guarded(&model, Confidence::P95).ok();
+    let bounds = guarded.and_then(|guarded| guarded.power);
+    let is_above = |reading: &IdleReading| {
+        let id = grid.id(PowerMode::from_knobs(reading.knobs));
+        let bound = bounds.as_ref().zip(id);
+        bound.is_some_and(|(bounds, id)| reading.power_mw > bounds[usize::from(id.0)])
+    };
+    let readings = exported.origin.idle.iter().copied();
+    let (above, used) = readings.partition::<Vec<_>, _>(is_above);
+    let of_modes = OfModes::fit(&used);
+    let idle = of_modes.map(|of| of.on_front(&model, grid));
+    exported.idle = idle.unwrap_or(Idle::NONE);
+    exported.idle_left_out = above;
+    Ok(())
+}
 
 /// Idle power in mW of each mode of a board.
 #[derive(Clone, Copy, Debug)]

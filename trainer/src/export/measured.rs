@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use wattgate_runtime::ModeId;
 use wattgate_runtime::format::{LOG_LIMIT, MOST_MEASURED};
 use wattgate_runtime::model::Prediction;
-use wattgate_runtime::{ModeId, Model};
 
-use crate::export::exported::{LEAST_SPREAD, Surface};
+use crate::export::network::Predicted;
+use crate::export::surface::{LEAST_SPREAD, Surface};
 use crate::export::wgt::Layers;
 use crate::learn::expected::{Expected, Residual};
 use crate::learn::suspects::{Doubt, doubt};
@@ -71,24 +72,25 @@ fn combined(reading: f64, left_out: Residual) -> Expected {
 }
 
 /// The measured modes that matter for a choice, by ascending id: those nearest to the front, by what is
-/// known of them or by what the network says. `model` has the network alone.
+/// known of them or by what the network says.
 pub fn nearest_to_front(
     known: &BTreeMap<usize, KnownMode>,
-    model: &Model<'_>,
+    by_network: &Predicted<'_>,
     layers: &Layers,
 ) -> Vec<(ModeId, Prediction)> {
-    let units = Units::of(model, layers);
+    let model = by_network.network();
+    let units = Units::of(by_network, layers);
     let known: BTreeMap<ModeId, Prediction> = known
         .iter()
         .filter_map(|(id, mode)| Some((ModeId(*id as u16), units.prediction(mode)?)))
         .collect();
-    let mut by_network = BTreeMap::new();
+    let mut replaced = BTreeMap::new();
     let mut front = Vec::new();
-    model.sweep(&model.profiled(), |mode, at| {
-        let counts = units.counts(at);
+    model.sweep(&model.profiled(), |mode, _| {
+        let counts = units.counts(by_network.at(mode));
         match known.get(&mode) {
             Some(at) => {
-                by_network.insert(mode, counts);
+                replaced.insert(mode, counts);
                 front.push(units.counts(*at));
             }
             None => front.push(counts),
@@ -109,8 +111,8 @@ pub fn nearest_to_front(
     let mut ranked: Vec<(f64, ModeId, Prediction)> = known
         .iter()
         .map(|(mode, at)| {
-            let by_network = by_network.get(mode).map_or(f64::INFINITY, |it| behind(*it));
-            (behind(units.counts(*at)).min(by_network), *mode, *at)
+            let before = replaced.get(mode).map_or(f64::INFINITY, |it| behind(*it));
+            (behind(units.counts(*at)).min(before), *mode, *at)
         })
         .filter(|(behind, ..)| *behind < MOST_BEHIND)
         .collect();
@@ -123,13 +125,13 @@ pub fn nearest_to_front(
 
 /// The units of a file's logarithms and spreads.
 struct Units<'a> {
-    model: &'a Model<'a>,
+    predicted: &'a Predicted<'a>,
     /// ln units of time and power.
     scales: [f64; 2],
 }
 
 impl<'a> Units<'a> {
-    fn of(model: &'a Model<'a>, layers: &Layers) -> Self {
+    fn of(predicted: &'a Predicted<'a>, layers: &Layers) -> Self {
         let scale = |output: usize| {
             layers
                 .output
@@ -137,7 +139,7 @@ impl<'a> Units<'a> {
                 .map_or(1.0, |row| f64::from(row.scale))
         };
         Self {
-            model,
+            predicted,
             scales: [scale(0), scale(1)],
         }
     }
@@ -149,15 +151,16 @@ impl<'a> Units<'a> {
             (raw.abs() <= f64::from(LOG_LIMIT)).then_some(raw.round() as i32)
         };
         let [of_time, of_power] = self.scales;
+        let model = self.predicted.network();
         let (log_power, spread) = match power {
-            Some(power) if self.model.has_power() => {
-                let spread = power.sd.max(LEAST_SPREAD) / f64::from(self.model.spread_unit());
+            Some(power) if model.has_power() => {
+                let spread = power.sd.max(LEAST_SPREAD) / f64::from(model.spread_unit());
                 (
                     raw(power, of_power)?,
                     spread.min(f64::from(i16::MAX)) as i32,
                 )
             }
-            None if self.model.has_power() => return None,
+            None if model.has_power() => return None,
             _ => (0, 0),
         };
         Some(Prediction {
@@ -169,8 +172,7 @@ impl<'a> Units<'a> {
 
     /// Time and power with a usual margin, in ln units.
     fn counts(&self, at: Prediction) -> [f64; 2] {
-        let spreads = [self.model.time_spread(at), self.model.spread(at)];
-        let [of_time, of_power] = spreads.map(|spread| spread.map_or(0.0, f64::from));
+        let [of_time, of_power] = self.predicted.spreads(at);
         let [time, power] = self.scales;
         [
             f64::from(at.log_time) * time + USUAL_DEVIATIONS * of_time,

@@ -8,12 +8,14 @@ use wattgate_runtime::format::{
     Body, Crc32, FEATURE_MAP, HEADER_LEN, MAGIC, MEASURED_LEN, Provenance, VERSION,
 };
 use wattgate_runtime::grid::Grid;
-use wattgate_runtime::guard::{GuardBand, Knot, TimeSpread};
+use wattgate_runtime::guard::{GuardBand, Knot};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
 use wattgate_runtime::shape::{CURVES, INPUTS, Widths};
 use wattgate_runtime::units::Factor;
 use wattgate_runtime::{ModeId, Region};
+
+use super::spreads::Spreads;
 
 /// One unit of the first layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,10 +126,8 @@ pub struct ModelFile<'a> {
     /// Guard band of the power, of deviations if the network has three outputs; present if and only
     /// if it has more than one.
     pub power_guard: Option<&'a GuardBand>,
-    /// The least spread in units of the third output, 0 without one.
-    pub least_spread: u16,
-    /// The spread of the time, 0 without a third output.
-    pub time_spread: TimeSpread,
+    /// The spreads, 0 without a third output.
+    pub spreads: Spreads,
     /// The measured modes, by ascending id.
     pub measured: &'a [(ModeId, Prediction)],
     /// Provenance of the model.
@@ -164,8 +164,8 @@ impl ModelFile<'_> {
             levels: &levels,
             time_guard: knots(self.time_guard),
             power_guard: self.power_guard.map(knots).unwrap_or_default(),
-            least_spread: self.least_spread,
-            time_spread: self.time_spread,
+            least_spread: self.spreads.least,
+            time_spread: self.spreads.time,
             measured: &measured,
             provenance: self.provenance,
             tpc_pg_mask: self.tpc_pg_mask,

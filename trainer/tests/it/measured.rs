@@ -126,7 +126,8 @@ fn a_file_knows_what_was_measured() {
         progress: &indicatif::ProgressBar::hidden(),
     })
     .expect("a fit");
-    let model = Model::parse(&taught.exported.bytes).expect("a model");
+    let file = taught.exported.unscored();
+    let model = Model::parse(&file).expect("a model");
     let known: Vec<(ModeId, Prediction)> = model.measured().collect();
     assert!(
         (5..=MOST_MEASURED).contains(&known.len()),

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use wattgate_runtime::format::{Kind, Provenance};
 use wattgate_runtime::grid::Grid;
-use wattgate_runtime::guard::{GuardBand, Knot, TimeSpread};
+use wattgate_runtime::guard::{GuardBand, Knot};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
 use wattgate_runtime::shape::{INPUTS, Shape};
@@ -16,6 +16,7 @@ use wattgate_runtime::units::Factor;
 use wattgate_runtime::{ModeId, Model, Region};
 use wattgate_trainer::export::inputs::GridInputs;
 use wattgate_trainer::export::quantise::{Dense, Plan, forward};
+use wattgate_trainer::export::spreads::Spreads;
 use wattgate_trainer::export::wgt::{Layers, ModelFile};
 
 fn grid() -> Grid {
@@ -80,8 +81,7 @@ fn encode(grid: &Grid, layers: &Layers, measured: &[(ModeId, Prediction)]) -> Ve
             time_error: None,
             power_error: None,
         },
-        least_spread: 0,
-        time_spread: TimeSpread::default(),
+        spreads: Spreads::default(),
         measured,
         tpc_pg_mask: None,
         units: &[],

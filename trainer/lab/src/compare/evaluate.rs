@@ -14,6 +14,7 @@ use crate::compare::CompareError;
 use crate::methods::{Method, Trained};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::Known;
+use wattgate_trainer::export::exported::Exported;
 use wattgate_trainer::fit::{Coverage, coverage};
 use wattgate_trainer::learn::predictions::{Accuracy, Errors, Predictions, Target};
 use wattgate_trainer::learn::priors::Priors;
@@ -334,10 +335,11 @@ pub(super) fn scored(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
     let predictions = learned.trained.predictions()?;
     let model = learned.trained.model();
     let accuracy = |target| predictions.accuracy(target, held_out);
-    let bounds = model.and_then(|exported| {
-        let model = Model::parse(&exported.bytes).ok()?;
-        Predictions::guarded(&model, Confidence::new(SHOWN)?).ok()
-    });
+    let file = model.map(Exported::unscored);
+    let bytes = file.as_ref().map(Vec::len);
+    let file = file.as_deref().and_then(|file| Model::parse(file).ok());
+    let bounds = file.as_ref().zip(Confidence::new(SHOWN));
+    let bounds = bounds.and_then(|(file, shown)| Predictions::guarded(file, shown).ok());
     let shown = |target: Target| {
         let bounds = bounds.as_ref().and_then(|all| target.predicted(all));
         let one = |mode: &Known| {
@@ -357,8 +359,8 @@ pub(super) fn scored(learned: &TrainedRun<'_>) -> Option<EvaluatedRun> {
         time: accuracy(Target::Time),
         power: accuracy(Target::Power),
         teacher: model.map(|model| model.teacher.errors(held_out)),
-        coverage: model.map_or(Vec::new(), |model| coverage(model, held_out)),
-        bytes: model.map(|model| model.bytes.len()),
+        coverage: file.map_or(Vec::new(), |file| coverage(&file, predictions, held_out)),
+        bytes,
         seconds: learned.seconds,
         board_minutes: learned.split.used.iter().map(board_seconds).sum::<f64>() / 60.0,
         shown: Target::ALL.map(shown),

@@ -60,7 +60,8 @@ impl Trained for Taught {
         if !tried.is_empty() {
             return Ok(None);
         }
-        let model = Model::parse(&self.exported.bytes)?;
+        let file = self.exported.unscored();
+        let model = Model::parse(&file)?;
         if !model.has_power() {
             return Err(MethodError::NoPower);
         }

@@ -25,7 +25,9 @@ use crate::kernels::models::{KernelModels, UnitError};
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::corpus::modes::{Known, all_modes, profiled};
 use wattgate_trainer::corpus::units::Units;
-use wattgate_trainer::export::exported::{Exported, Origin, Surface};
+use wattgate_trainer::export::export;
+use wattgate_trainer::export::exported::Exported;
+use wattgate_trainer::export::surface::{Origin, Surface};
 use wattgate_trainer::learn::expected::{Expected, LeftOut, Residual};
 use wattgate_trainer::learn::gp::{Process, SingularKernel};
 use wattgate_trainer::learn::mean::{Mean, Place, Scales};
@@ -510,7 +512,7 @@ pub fn fit(
         seed: options.seed,
         modes_used: surface.measured.len() as u16,
     };
-    let exported = Exported::of(origin, &surface, options.shape, progress)?;
+    let exported = export(origin, &surface, options.shape, progress)?;
     Ok(NetworkFit {
         exported,
         modes_used: surface.measured.len(),

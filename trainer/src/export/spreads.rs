@@ -1,6 +1,54 @@
-//! The spread of the time in a file: a line over the spread of the power.
+//! The spreads of a file: the least one of the power, and that of the time, a line over the spread of the power.
 
 use wattgate_runtime::guard::TimeSpread;
+
+use super::network::Predicted;
+use super::surface::{MOST_SPREAD, Surface};
+use crate::learn::predictions::Target;
+
+/// What a file states of the standard deviations, beside the network's third output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spreads {
+    /// The least spread of the power, in units of the third output.
+    pub least: u16,
+    /// The spread of the time.
+    pub time: TimeSpread,
+}
+
+/// Fits both to what the teacher expects. The student's errors come on top. A model of time alone has neither.
+pub fn fit(surface: &Surface, targets: &[Vec<f64>], network: &Predicted<'_>) -> Spreads {
+    let [_, logs, sds] = targets else {
+        return Spreads::default();
+    };
+    let unit = f64::from(network.network().spread_unit());
+    let predicted = network.values();
+    let square = mean_square(predicted.power.unwrap_or_default().iter().zip(logs));
+    let least = sds.iter().copied().fold(MOST_SPREAD, f64::min);
+    let least = (least * least + square).sqrt() / unit;
+    let spreads = Spreads {
+        least: least.min(f64::from(i16::MAX)) as u16,
+        time: TimeSpread::default(),
+    };
+    let predicted = network.clone().with_spreads(spreads).values();
+    let teacher = &surface.expected[Target::Time as usize];
+    let times: Vec<f64> = teacher.iter().map(|teacher| teacher.median).collect();
+    let square = mean_square(predicted.time.iter().zip(&times));
+    let wanted = teacher
+        .iter()
+        .map(|teacher| (teacher.sd * teacher.sd + square).sqrt());
+    let wanted: Vec<f64> = wanted.collect();
+    let of_power = predicted.spread.unwrap_or_default();
+    Spreads {
+        time: of_time(&of_power, &wanted, unit),
+        ..spreads
+    }
+}
+
+/// Mean square of ln predicted − ln expected.
+fn mean_square<'a>(pairs: impl ExactSizeIterator<Item = (&'a f64, &'a f64)>) -> f64 {
+    let n = pairs.len() as f64;
+    pairs.map(|(of, log)| (of.ln() - log).powi(2)).sum::<f64>() / n
+}
 
 /// Share of the modes whose standard deviation of ln time the file states at least as large as the teacher does.
 const ENVELOPE: f64 = 0.95;
@@ -9,7 +57,7 @@ const ENVELOPE: f64 = 0.95;
 /// (`spreads`), both in ln units. Then raises it until [`ENVELOPE`] of the modes lie below: the guard band counts in
 /// the file's deviations, and a mode far above the line would need many of them. `unit` is what 1 stands for
 /// in the file.
-pub fn fit(spreads: &[f64], wanted: &[f64], unit: f64) -> TimeSpread {
+fn of_time(spreads: &[f64], wanted: &[f64], unit: f64) -> TimeSpread {
     // Errors of a deviation count as parts of it.
     let points = spreads.iter().zip(wanted);
     let (base, slope) = line(points.map(|(spread, wanted)| (*spread, *wanted, wanted.powi(-2))));
@@ -86,7 +134,7 @@ mod tests {
             .enumerate()
             .map(|(i, s)| s * (0.5 + 1e-3 * (37 * i % 1_000) as f64))
             .collect();
-        let TimeSpread { base, slope } = fit(&spreads, &wanted, unit);
+        let TimeSpread { base, slope } = of_time(&spreads, &wanted, unit);
         let stated = |s: f64| f64::from(base) * unit + f64::from(slope) / 4_096.0 * s;
         let below = spreads
             .iter()
