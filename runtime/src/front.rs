@@ -34,8 +34,8 @@ use crate::lanes::{BATCH, LANES};
 use crate::leaps;
 use crate::model::Model;
 use crate::network::{Batch, Network, with_network};
-use crate::point::Leaps;
 pub use crate::point::Point;
+use crate::point::{Leaps, Objective};
 use crate::prediction::Prediction;
 use crate::region::Region;
 use crate::units::{Confidence, Microseconds, Milliwatts};
@@ -55,6 +55,7 @@ pub struct Front<const N: usize> {
     /// Whether the region belonged to another grid, so that the front is empty.
     foreign: bool,
     is_least_unreachable: bool,
+    is_least_guessed: bool,
     is_unknown: bool,
     /// What all guarded powers have in common as the margin of a unit: ratio − 1 in units of 1/65,536.
     unit_margin: u32,
@@ -94,6 +95,7 @@ impl<const N: usize> Front<N> {
             thinned: false,
             foreign: false,
             is_least_unreachable: false,
+            is_least_guessed: false,
             is_unknown: false,
             unit_margin: 0,
         }
@@ -174,7 +176,11 @@ impl<const N: usize> Front<N> {
         self.points.clear();
         self.times.clear();
         (self.thinned, self.foreign) = (false, false);
-        (self.is_least_unreachable, self.is_unknown) = (false, false);
+        (
+            self.is_least_unreachable,
+            self.is_least_guessed,
+            self.is_unknown,
+        ) = (false, false, false);
         self.unit_margin = 0;
         self.has_power = model.has_power();
         match model.margins(confidence) {
@@ -208,8 +214,10 @@ impl<const N: usize> Front<N> {
         };
         let mut predicted = time;
         self.is_least_unreachable = least == Least::Unreachable;
+        let is_first = |first: &Point| least == Least::Mode(first.mode);
+        self.is_least_guessed = !self.points.first().is_some_and(is_first);
         match self.points.first_mut() {
-            Some(first) if least == Least::Mode(first.mode) => {
+            Some(first) if is_first(first) => {
                 first.mode = ModeId::LEAST;
                 return;
             }
@@ -282,6 +290,18 @@ impl<const N: usize> Front<N> {
     /// Whether the board cannot be in the least mode: [`Least::Unreachable`].
     pub(crate) fn is_least_unreachable(&self) -> bool {
         self.is_least_unreachable
+    }
+
+    /// Whether power and time of the first point are guesses, since its mode is none of the model's: only a limit calls for it,
+    /// and [`Objective::Power`](crate::Objective::Power) without a deadline.
+    pub fn is_least_guessed(&self) -> bool {
+        self.is_least_guessed
+    }
+
+    /// The index of the first point that an objective may choose.
+    pub(crate) fn first_known(&self, objective: Objective, has_deadline: bool) -> usize {
+        let counts_time = matches!(objective, Objective::Energy | Objective::EnergyDelay);
+        usize::from(self.is_least_guessed && (has_deadline || counts_time))
     }
 
     /// Whether nothing is known of the powers but their order: the front is one [of unknown](Self::of_unknown) modes.

@@ -159,6 +159,7 @@ impl<const N: usize> Front<N> {
         let too_slow = query.deadline.map_or(0, |deadline| {
             points.partition_point(|point| point.guarded_time > deadline)
         });
+        let too_slow = too_slow.max(self.first_known(query.objective, query.deadline.is_some()));
         let in_time = points.get(too_slow..).unwrap_or(&[]);
         let cheapest = in_time.first().ok_or(SelectError::TooSlow {
             least_time: fastest.guarded_time,

@@ -1,5 +1,6 @@
 //! Summarises a corpus and reports defects and outliers.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use indicatif::ProgressBar;
@@ -112,6 +113,8 @@ pub struct Check {
     pub unprofiled_modes: usize,
     /// Modes in which the idle board was measured.
     pub idle_modes: usize,
+    /// Those of them in which the idle board was read to draw more than under load.
+    pub idle_above_load: usize,
     /// Number of modes of the grid that the axes span.
     pub modes_in_grid: u32,
     /// The axes in the order of the columns.
@@ -165,6 +168,13 @@ fn summary(file: &str, corpus: &Corpus, progress: &ProgressBar) -> Check {
             name,
             values: corpus.grid.axis(axis).to_vec(),
         });
+    let idle: BTreeSet<[u32; 4]> = corpus.idle.iter().map(|it| it.knobs).collect();
+    let above = idle.iter().filter(|knobs| {
+        let mode = corpus.modes.iter().find(|mode| mode.knobs == **knobs);
+        let load = mode.and_then(Profile::power);
+        let mut readings = corpus.idle.iter().filter(|it| it.knobs == **knobs);
+        load.is_some_and(|load| readings.any(|it| it.power_mw > load))
+    });
     let unprofiled = |mode: &&Profile| mode.times.is_empty() && mode.powers.is_empty();
     Check {
         file: file.to_owned(),
@@ -178,7 +188,8 @@ fn summary(file: &str, corpus: &Corpus, progress: &ProgressBar) -> Check {
         rows: corpus.rows,
         modes: corpus.modes.len(),
         unprofiled_modes: corpus.modes.iter().filter(unprofiled).count(),
-        idle_modes: corpus.idle.len(),
+        idle_modes: idle.len(),
+        idle_above_load: above.count(),
         modes_in_grid: corpus.grid.modes(),
         axes: axes.collect(),
         time_ms,

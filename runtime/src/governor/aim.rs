@@ -164,7 +164,11 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let (level, at) = (self.phase(now), self.stay.at);
         let (mut best, mut least) = (None, f32::MAX);
         let mut of_present = f32::MAX;
-        for index in 0..front.points().len() {
+        let first = front.first_known(
+            self.pursuit.aim.objective,
+            self.pursuit.aim.deadline.is_some(),
+        );
+        for index in first..front.points().len() {
             let is_offered = self.modes.is_choosable(index) && !self.modes.is_unreachable(index);
             if !is_offered || !self.is_in_time(index, now) {
                 continue;

@@ -16,7 +16,7 @@ use wattgate_runtime::{Milliwatts, ModeId, Region};
 
 #[path = "../../../trainer/src/export/wgt.rs"]
 pub mod wgt;
-use wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
+use wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow, Spreads};
 
 /// A random generator for weights.
 pub struct Random(pub u64);
@@ -188,11 +188,12 @@ pub fn encode(grid: &Grid, layers: &Layers, measured: &[MeasuredMode], workload:
         profiled: Region::all(grid),
         time_guard: &time_guard,
         power_guard: has_power.then_some(&power_guard),
-        least_spread: if has_spread { 200 } else { 0 },
-        time_spread: if has_spread {
-            TIME_SPREAD
-        } else {
-            TimeSpread::default()
+        spreads: match has_spread {
+            true => Spreads {
+                least: 200,
+                time: TIME_SPREAD,
+            },
+            false => Spreads::default(),
         },
         measured,
         provenance: Provenance {

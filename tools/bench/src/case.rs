@@ -14,7 +14,7 @@ use wattgate_runtime::network::{ROW_LIMIT, ROW_SCALE_ONE};
 use wattgate_runtime::shape::{CURVES, FEATURES, LEVELLED, Shape, Widths};
 use wattgate_runtime::{Model, Region};
 
-use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow};
+use crate::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow, Spreads};
 
 /// The grid of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +92,10 @@ impl Case {
             profiled: Region::all(&on),
             time_guard: shipped.time_guard(),
             power_guard: shipped.power_guard(),
-            least_spread,
-            time_spread: shipped_body().time_spread,
+            spreads: Spreads {
+                least: least_spread,
+                time: shipped_body().time_spread,
+            },
             measured: &[],
             provenance,
             tpc_pg_mask: None,

@@ -118,14 +118,17 @@ impl TrainedContestant {
     /// Writes the model file into a folder, if the method exports one.
     pub fn export(&self, folder: &Path) -> Result<(), OutputError> {
         match self.trained.model() {
-            Some(model) => output::write_model(folder, &self.contestant.file_name(), &model.bytes),
+            Some(model) => {
+                output::write_model(folder, &self.contestant.file_name(), &model.unscored())
+            }
             None => Ok(()),
         }
     }
 
     /// The powers in mW with the guard band of 95 %, by mode id, if the method has one.
     pub fn guarded_powers(&self) -> Option<Vec<f64>> {
-        let model = Model::parse(&self.trained.model()?.bytes).ok()?;
+        let file = self.trained.model()?.unscored();
+        let model = Model::parse(&file).ok()?;
         Predictions::guarded(&model, Confidence::P95).ok()?.power
     }
 
@@ -152,7 +155,7 @@ impl TrainedContestant {
                 time: round(errors.time_mape?, 2),
                 power: round(errors.power_mape?, 2),
             },
-            file_bytes: self.trained.model().map(|model| model.bytes.len()),
+            file_bytes: self.trained.model().map(|model| model.unscored().len()),
         })
     }
 }

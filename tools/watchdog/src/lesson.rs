@@ -373,22 +373,11 @@ pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
     }
 }
 
-/// ln of what modes drew over their bounds on a unit, with an allowance for a warmer chip: the highest, and at least 0. With
-/// `is_within`, a mode that kept its bound says nothing.
-pub fn excess<'a>(
-    seen: impl IntoIterator<Item = &'a Seen>,
-    unit: &Unit,
-    warmer: f32,
-    is_within: bool,
-) -> f32 {
+/// ln of what modes drew over their bounds on a unit, with an allowance for a warmer chip: the highest, and at least 0.
+pub fn excess<'a>(seen: impl IntoIterator<Item = &'a Seen>, unit: &Unit, warmer: f32) -> f32 {
     let of = |it: &Seen| {
         let bound = unit.guarded_power(it.guarded).0.max(1) as f32;
-        let above = it.log() + it.taught.ln - bound.ln();
-        if is_within && above <= 0.0 {
-            0.0
-        } else {
-            above + warmer
-        }
+        it.log() + it.taught.ln - bound.ln() + warmer
     };
     seen.into_iter().map(of).fold(0.0, f32::max)
 }

@@ -315,8 +315,11 @@ impl Display for Report {
         known(f, "remaining", remaining.map(|ms| milli(ms, "s")))?;
         known(f, "step", self.step)?;
         if let Some((slower, step)) = self.slower_step.zip(self.step) {
-            let saved = step.uj.saturating_sub(slower.uj) / 1_000;
-            writeln!(f, "slower_step {slower}, saves {}", milli(saved, "J"))?;
+            let less = milli(step.uj.abs_diff(slower.uj) / 1_000, "J");
+            match slower.uj <= step.uj {
+                true => writeln!(f, "slower_step {slower}, saves {less}")?,
+                false => writeln!(f, "slower_step {slower}, costs {less} more")?,
+            }
         }
         writeln!(f, "violations {}", self.violations)?;
         writeln!(f, "changes {}", self.changes)?;

@@ -63,14 +63,14 @@ impl ThisUnit {
     pub fn taught(self, lesson: &Lesson, seen: &[Seen], warmer: f32) -> Self {
         let (full, part): (Vec<Seen>, Vec<Seen>) = seen.iter().partition(|it| it.taught.is_full);
         let is_profiled = self.of_model.is_profiled;
-        let (base, excess) = match is_profiled || full.is_empty() {
-            true => (
-                self.of_model,
-                lesson::excess(seen, &self.of_model, warmer, is_profiled),
-            ),
+        // The model's bounds of its own units have no allowance for a warmer chip either.
+        let of_model = &self.of_model;
+        let (base, excess) = match is_profiled {
+            true => (self.of_model, lesson::excess(seen, of_model, 0.0)),
+            false if full.is_empty() => (self.of_model, lesson::excess(seen, of_model, warmer)),
             false => {
-                let of_load = lesson::of_full_load(&full, &self.of_model, warmer);
-                (of_load, lesson::excess(&part, &of_load, warmer, false))
+                let of_load = lesson::of_full_load(&full, of_model, warmer);
+                (of_load, lesson::excess(&part, &of_load, warmer))
             }
         };
         let mut effect = base;
@@ -114,7 +114,7 @@ impl fmt::Display for ThisUnit {
                 let percent = 100.0 * (excess.exp() - 1.0);
                 write!(
                     f,
-                    "which drew up to {percent:.0} % more than its bounds (last seen on {}), ",
+                    "whose bounds of the power are {percent:.0} % higher for what it drew (last seen on {}), ",
                     at.date()
                 )?;
             }

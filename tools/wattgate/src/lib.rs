@@ -22,6 +22,7 @@
 pub mod board_files;
 pub mod cli;
 pub mod co_process;
+pub mod deadline;
 pub mod ender;
 pub mod hold;
 pub mod ladder;

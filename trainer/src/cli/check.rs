@@ -24,8 +24,8 @@ been forgotten, unless its column `mark` says why, as in the corpora of `wattgat
 
 With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"workers\",
 \"storage\", \"epoch\", \"rows\",
-\"modes\", \"unprofiled_modes\", \"idle_modes\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}], \"time_ms\",
-\"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
+\"modes\", \"unprofiled_modes\", \"idle_modes\", \"idle_above_load\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}],
+\"time_ms\", \"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
 \"contradictions\", \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
 \"flat\": null or why the rows do not follow the clocks, \"defect_count\", \"defects\"}]}
 
@@ -113,7 +113,11 @@ fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
     let share = 100.0 * profiled as f64 / f64::from(check.modes_in_grid);
     writeln!(out, ", {share:.1} % of the grid of {}", check.modes_in_grid)?;
     if check.idle_modes > 0 {
-        writeln!(out, "  idle power of {} modes", check.idle_modes)?;
+        let above = match check.idle_above_load {
+            0 => String::new(),
+            above => format!("; in {above} of them above that under load, which `fit` leaves out"),
+        };
+        writeln!(out, "  idle power of {} modes{above}", check.idle_modes)?;
     }
     for axis in &check.axes {
         let ends = (axis.values.first(), axis.values.last());

@@ -163,6 +163,8 @@ pub enum Failure {
     Constraint(#[from] ConstraintError),
     #[error("{0}")]
     Select(#[from] SelectError),
+    #[error("no mode fits: {detail}")]
+    NoMode { detail: String },
     /// The results already list the defects.
     #[error("defects were found")]
     Defects,
@@ -180,6 +182,7 @@ impl Failed for Failure {
             | Self::Print(_) => 5,
             Self::Board(why) => why.exit_code(),
             Self::Constraint(_)
+            | Self::NoMode { .. }
             | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
             Self::OutputIsInput { .. }
             | Self::NoSize { .. }

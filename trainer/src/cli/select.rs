@@ -239,7 +239,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let confidence = arguments.confidence;
     let of_each = shared(confidence, offered.len());
-    let (mut selected, mut rests) = (Vec::new(), Vec::new());
+    let (mut selected, mut rests, mut fastest) = (Vec::new(), Vec::new(), Vec::new());
     for named in &offered {
         let grid = named.model.grid();
         let mut region = named.model.profiled();
@@ -259,6 +259,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             ..Query::default()
         };
         let choice = front.select(&query);
+        let within = Query {
+            power_limit: arguments.limit,
+            ..Query::default()
+        };
+        fastest.extend(front.select(&within).map(|choice| choice.guarded_time));
         rests.push(query.idle.base);
         // The model alone may carry the confidence that was asked for.
         if let (true, Err(error @ SelectError::Guard(_))) = (of_each != confidence, &choice) {
@@ -305,7 +310,41 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         no_answer(error).map_or(Ok(()), |json| print_json(&json))?;
     }
-    Err(error.into())
+    let fastest = fastest.into_iter().min();
+    Err(match detail(error, wanted, arguments.limit.zip(fastest)) {
+        Some(detail) => Failure::NoMode { detail },
+        None => error.into(),
+    })
+}
+
+/// What a deadline needs that no mode offers, and the fastest time within a limit; `None` for other errors.
+fn detail(
+    error: SelectError,
+    wanted: Wanted,
+    within: Option<(Milliwatts, Microseconds)>,
+) -> Option<String> {
+    let takes = |time: Microseconds| match wanted.by {
+        Some(By::Work { steps, .. }) => {
+            let hours = steps as f64 * f64::from(time.0) / 3.6e9;
+            format!("{} for {steps} steps", show::hours(hours))
+        }
+        _ => format!("{} a step", show::time(time)),
+    };
+    let needs = match error {
+        SelectError::TooSlow { least_time } => {
+            format!("the fastest of all takes up to {}", takes(least_time))
+        }
+        SelectError::OverLimit { least_power } if wanted.by.is_some() => {
+            let power = show::power(least_power);
+            format!("for the deadline the least power is {power} including the guard band")
+        }
+        _ => return None,
+    };
+    let within = within.map_or(String::new(), |(limit, time)| {
+        let limit = show::power(limit);
+        format!("; within {limit} the fastest takes up to {}", takes(time))
+    });
+    Some(needs + &within)
 }
 
 /// The models of a size, or all of them if they are comparable.
@@ -478,8 +517,10 @@ fn text(
     if let Some(asked) = asked {
         let work = Work::of(asked, choice);
         text += &format!(
-            "{} steps: {:.2} h, at most {:.2} h",
-            work.steps, work.hours, work.guarded_hours
+            "{} steps: {}, at most {}",
+            work.steps,
+            show::hours(work.hours),
+            show::hours(work.guarded_hours)
         );
         if let Some((wh, guarded)) = work.wh.zip(work.guarded_wh) {
             text += &format!("; {wh:.2} Wh, at most {guarded:.2} Wh");
@@ -487,8 +528,8 @@ fn text(
         text += &format!(" with {confidence}\n");
         if let Some(((all, most), idle)) = work.all_wh.zip(work.guarded_all_wh).zip(work.idle_w) {
             text += &format!(
-                "until the {:.2} h are over, {idle:.2} W idle: {all:.2} Wh, at most {most:.2} Wh\n",
-                asked.within.0 as f64 / 3.6e6
+                "until the {} are over, {idle:.2} W idle: {all:.2} Wh, at most {most:.2} Wh\n",
+                show::hours(asked.within.0 as f64 / 3.6e6)
             );
         }
     }

@@ -12,6 +12,14 @@ pub fn time(time: Microseconds) -> String {
     }
 }
 
+/// Hours with two decimals, or less than one as a time.
+pub fn hours(hours: f64) -> String {
+    match hours < 1.0 {
+        true => time(Microseconds((3.6e9 * hours) as u32)),
+        false => format!("{hours:.2} h"),
+    }
+}
+
 pub fn power(power: Milliwatts) -> String {
     format!("{:.3} W", f64::from(power.0) / 1e3)
 }

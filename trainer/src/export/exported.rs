@@ -6,9 +6,8 @@ use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
 
 use super::bands::Bands;
-use super::spreads::Spreads;
 use super::surface::Origin;
-use super::wgt::{Layers, ModelFile};
+use super::wgt::{Layers, ModelFile, Spreads};
 use crate::corpus::IdleReading;
 use crate::learn::predictions::{Errors, Predictions};
 

@@ -12,7 +12,7 @@
 //! The runtime knows of a mode on the front only its power, so the file has the line that fits the front's modes best.
 
 use wattgate_runtime::format::FormatError;
-use wattgate_runtime::grid::Grid;
+use wattgate_runtime::grid::{Axis, Grid};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::{Confidence, Front, Milliwatts, Model, PowerMode};
 
@@ -45,7 +45,7 @@ pub fn find(exported: &mut Exported) -> Result<(), FormatError> {
     let guarded = Predictions::guarded(&model, Confidence::P95).ok();
     let bounds = guarded.and_then(|guarded| guarded.power);
     let is_above = |reading: &IdleReading| {
-        let id = grid.id(PowerMode::from_knobs(reading.knobs));
+        let id = grid.id(PowerMode::from_knobs(at_least(grid, reading.knobs)));
         let bound = bounds.as_ref().zip(id);
         bound.is_some_and(|(bounds, id)| reading.power_mw > bounds[usize::from(id.0)])
     };
@@ -56,6 +56,17 @@ pub fn find(exported: &mut Exported) -> Result<(), FormatError> {
     exported.idle = idle.unwrap_or(Idle::NONE);
     exported.idle_left_out = above;
     Ok(())
+}
+
+/// The lowest mode of a grid that is not below a mode in any knob; where the grid ends before, its highest value.
+fn at_least(grid: &Grid, knobs: [u32; 4]) -> [u32; 4] {
+    let mut pairs = Axis::ALL.into_iter().zip(knobs);
+    std::array::from_fn(|_| {
+        let (axis, knob) = pairs.next().expect("a knob for each axis");
+        let values = grid.axis(axis);
+        let found = values.iter().find(|value| **value >= knob);
+        *found.or(values.last()).expect("an axis has values")
+    })
 }
 
 /// Idle power in mW of each mode of a board.

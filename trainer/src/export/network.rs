@@ -7,9 +7,8 @@ use wattgate_runtime::model::Prediction;
 use wattgate_runtime::units::Factor;
 use wattgate_runtime::{ModeId, Model, Region};
 
-use super::spreads::Spreads;
 use super::surface::Origin;
-use super::wgt::{Layers, ModelFile};
+use super::wgt::{Layers, ModelFile, Spreads};
 use crate::learn::predictions::Predictions;
 
 /// A file of the network alone: for the runtime to evaluate, not to ship.

@@ -4,16 +4,8 @@ use wattgate_runtime::guard::TimeSpread;
 
 use super::network::Predicted;
 use super::surface::{MOST_SPREAD, Surface};
+use super::wgt::Spreads;
 use crate::learn::predictions::Target;
-
-/// What a file states of the standard deviations, beside the network's third output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spreads {
-    /// The least spread of the power, in units of the third output.
-    pub least: u16,
-    /// The spread of the time.
-    pub time: TimeSpread,
-}
 
 /// Fits both to what the teacher expects. The student's errors come on top. A model of time alone has neither.
 pub fn fit(surface: &Surface, targets: &[Vec<f64>], network: &Predicted<'_>) -> Spreads {

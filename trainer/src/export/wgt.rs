@@ -8,14 +8,12 @@ use wattgate_runtime::format::{
     Body, Crc32, FEATURE_MAP, HEADER_LEN, MAGIC, MEASURED_LEN, Provenance, VERSION,
 };
 use wattgate_runtime::grid::Grid;
-use wattgate_runtime::guard::{GuardBand, Knot};
+use wattgate_runtime::guard::{GuardBand, Knot, TimeSpread};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
 use wattgate_runtime::shape::{CURVES, INPUTS, Widths};
 use wattgate_runtime::units::Factor;
 use wattgate_runtime::{ModeId, Region};
-
-use super::spreads::Spreads;
 
 /// One unit of the first layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +108,15 @@ impl Layers {
         }
         bytes
     }
+}
+
+/// What a file states of the standard deviations, beside the network's third output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spreads {
+    /// The least spread of the power, in units of the third output.
+    pub least: u16,
+    /// The spread of the time.
+    pub time: TimeSpread,
 }
 
 /// The contents of a model file.

@@ -16,8 +16,7 @@ use wattgate_runtime::units::Factor;
 use wattgate_runtime::{ModeId, Model, Region};
 use wattgate_trainer::export::inputs::GridInputs;
 use wattgate_trainer::export::quantise::{Dense, Plan, forward};
-use wattgate_trainer::export::spreads::Spreads;
-use wattgate_trainer::export::wgt::{Layers, ModelFile};
+use wattgate_trainer::export::wgt::{Layers, ModelFile, Spreads};
 
 fn grid() -> Grid {
     let cpu: Vec<u32> = (1..=15).map(|i| 100_000 * i).collect();

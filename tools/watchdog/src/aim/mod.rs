@@ -90,11 +90,11 @@ impl fmt::Display for Unmet {
         let (deadline, allows) = (Ms(self.deadline), Ms(self.allows));
         write!(
             f,
-            "the deadline of {deadline} a step is not met: within the limit a step takes up to {allows}; "
+            "the deadline of {deadline} a step may be missed: the fastest mode within the limit takes up to {allows} a step; "
         )?;
         match self.needs {
-            Ok(power) => write!(f, "a limit of {} would allow the deadline", Watts(power)),
-            Err(time) => write!(f, "without a limit it takes up to {}", Ms(time)),
+            Ok(power) => write!(f, "a limit of {} would ensure it", Watts(power)),
+            Err(time) => write!(f, "the fastest mode of all takes up to {}", Ms(time)),
         }
     }
 }

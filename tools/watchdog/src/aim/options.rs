@@ -16,16 +16,27 @@ pub const OPTIONS: &str = "  --objective NAME       What to minimise below the l
   --steps-per-epoch N    The steps of one of these
 ";
 
-/// Takes an option, named without its dashes; false if it is another one.
+/// Takes an option, named without its dashes; false if it is another one. Fails if it was given before.
 pub fn take(said: &mut Said, option: &str, parser: &mut Parser) -> Result<bool, lexopt::Error> {
-    match option {
-        "objective" => said.objective = Some(parser.value()?.parse_with(objective)?),
-        "deadline" => said.deadline = Some(parser.value()?.parse_with(Deadline::parse)?.0),
-        "steps" => said.steps = Some(parser.value()?.parse()?),
-        "epochs" => said.epochs = Some(parser.value()?.parse()?),
-        "steps-per-epoch" => said.steps_per_epoch = Some(parser.value()?.parse()?),
-        "within" => said.within = Some(parser.value()?.parse_with(within)?),
+    let before = match option {
+        "objective" => replace(&mut said.objective, parser.value()?.parse_with(objective)?),
+        "deadline" => {
+            let Deadline(deadline) = parser.value()?.parse_with(Deadline::parse)?;
+            replace(&mut said.deadline, deadline)
+        }
+        "steps" => replace(&mut said.steps, parser.value()?.parse()?),
+        "epochs" => replace(&mut said.epochs, parser.value()?.parse()?),
+        "steps-per-epoch" => replace(&mut said.steps_per_epoch, parser.value()?.parse()?),
+        "within" => replace(&mut said.within, parser.value()?.parse_with(within)?),
         _ => return Ok(false),
+    };
+    match before {
+        true => Err(format!("--{option} is given twice").into()),
+        false => Ok(true),
     }
-    Ok(true)
+}
+
+/// Whether there was a value already.
+fn replace<T>(of: &mut Option<T>, value: T) -> bool {
+    of.replace(value).is_some()
 }

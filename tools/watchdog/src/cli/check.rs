@@ -43,6 +43,9 @@ Keys of the object:
   average       power_mw, window_ms
   schedule      list of at, limit_mw
   budget        energy_mj, time_ms
+  objective     what is minimised below the limit
+  deadline_us   the longest time of a step
+  unmet         why the deadline may be missed, and what it needs
   model         provenance of the model
   board         name of the board
   unit          id, is_profiled (for the model), margin_ratio (of the bounds on another unit), slower (what that costs,

@@ -596,7 +596,7 @@ impl Process {
             }
             Err(error) => log(
                 Priority::Error,
-                format_args!("{error}; the old limit stays"),
+                format_args!("{error}; limit and aim stay as they are"),
             ),
         }
     }

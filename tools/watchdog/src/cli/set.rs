@@ -61,11 +61,12 @@ Example:
 const AIM: &str = "\
 Set what the running daemon minimises below the limit, until it ends or the aim is lifted; root only
 
-Usage: wattgated set-aim --objective NAME [--deadline TIME | --steps N --within TIME] [--json] [--root DIR]
+Usage: wattgated set-aim [--objective NAME] [--deadline TIME | --steps N --within TIME] [--json] [--root DIR]
        wattgated set-aim --lift [--json] [--root DIR]
 
-It replaces the config's objective and deadline; the aim of a lease overrides it. The limit comes first: `unmet` in the
-status says what a deadline needs that the limit does not allow.
+It replaces the config's objective and deadline; the aim of the newest lease that has one overrides it. The limit comes
+first: `unmet` in the status says what a deadline needs that the limit does not allow. Nobody tells the steps that are done, so
+--steps is pursued by the model's time of a step; `wattgate run` tells them.
 
 Options:
 ";
@@ -161,7 +162,9 @@ pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
     }
     let wanted = said.wanted()?;
     if wanted.is_some() == is_lifted {
-        return Err(Failure::Missing("one of two: --objective, or --lift alone"));
+        return Err(Failure::Missing(
+            "one of two: an objective or a deadline, or --lift alone",
+        ));
     }
     ask(Request::SetAim(wanted.map(WantedAim::of)), &root, is_json)
 }

@@ -29,7 +29,10 @@ without an average), throttled (cooling, firmware), temperature_mc, input_mv, in
 that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
 boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the
 least predicted power of all modes), model, unit (whether the model was made of this unit of the board, or what was
-learned of it, and what that costs in a mode without measurement). Counters since the daemon's start: violations, changes,
+learned of it, and what that costs in a mode without measurement). aim (what is minimised below the limit, and the
+deadline), unmet (why that deadline may be missed), steps (done under the aim, or told), remaining_ms (of the time for the
+steps), step and slower_step (us, uj: time and energy of a step in the present mode, and in the next slower one),
+lease_mj (energy since the newest lease began), budget_left_mj. Counters since the daemon's start: violations, changes,
 over_limit_ms, unknown_ms (time without a reading of the power), energy_mj, sensor_errors,
 failed_changes, late_looks (looks at the board that came 50 ms late or more). claims: all lowered limits and leases,
 with source, by, limit_mw and for_ms. disobedient: the knobs that do not obey, with knob, wanted and is.

@@ -112,7 +112,10 @@ pub(super) struct FileAverage {
 pub(super) struct FileBudget(pub Budget);
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "expected a table such as { energy = \"10Wh\", time = \"2h\" }"
+)]
 struct BudgetTable {
     energy: Energy,
     time: Duration,

@@ -20,6 +20,7 @@ use wattgate_watchdog::setup::Setup;
 
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
+use crate::deadline::Ended;
 use crate::hold::{ByDaemon, End, Held, Own, SessionClock, hold};
 use crate::process::Process;
 use crate::window::Count;
@@ -129,10 +130,17 @@ struct Summary {
     steps: u64,
     steps_per_s: Option<f64>,
     exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_met: Option<bool>,
 }
 
-/// Prints what was held. Fails if the limit was not, or if the workload did.
-pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
+/// Prints what was held, and what became of a deadline. Fails if the limit was not held, or if the workload did.
+pub fn show(
+    held: &Held,
+    limit: Milliwatts,
+    deadline: Option<Ended>,
+    json: bool,
+) -> Result<(), Failure> {
     let round = |value: f64| (1e3 * value).round() / 1e3;
     let exit_code = match held.end {
         End::Workload(exit) => exit.code(),
@@ -150,6 +158,7 @@ pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
         steps: held.steps,
         steps_per_s: held.rate().map(round),
         exit_code,
+        deadline_met: deadline.and_then(|it| it.is_met()),
     };
     if json {
         #[derive(Serialize)]
@@ -180,6 +189,9 @@ pub fn show(held: &Held, limit: Milliwatts, json: bool) -> Result<(), Failure> {
          s{unknown}, {rate}\n",
         summary.seconds, summary.energy_j, summary.mean_w, summary.over_s
     ))?;
+    if let Some(deadline) = deadline {
+        print(&format!("{deadline}\n"))?;
+    }
     ended(held)
 }
 

@@ -214,7 +214,7 @@ fn learn(
     };
     shown?;
     findings.show()?;
-    hold::show(&held, limit, common.json)?;
+    hold::show(&held, limit, None, common.json)?;
     let (mut corpus, written) = scribe.end();
     written?;
     // A user who stops the program does not wait for a fit; the next one has these rows.

@@ -10,14 +10,16 @@ use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::aim::options;
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::config::{Config, ConfigError};
-use wattgate_watchdog::report::YIELDED;
+use wattgate_watchdog::report::{Report, YIELDED};
 use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 
 use super::options::{Common, help, limit, parse, within};
 use super::site::{Site, config};
 use super::{Failure, hold, print};
+use crate::deadline::Deadline;
 use crate::hold::Held;
 use crate::process::Stop;
+use crate::window::Count;
 
 const USAGE: &str = "\
 Hold a power limit while a program runs
@@ -34,7 +36,7 @@ Options:
 const NOTES: &str = "\
 If the daemon runs, it gets a lease, which ends with this command; else this process holds the limit
 itself. At the end it prints the energy, the mean and the highest power, the time over the limit and
-the speed, and restores the power mode from before: no limit holds then. Processes that outlive PROGRAM are waited
+the speed, and whether a deadline was met, and restores the power mode from before: no limit holds then. Processes that outlive PROGRAM are waited
 for.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
@@ -68,11 +70,16 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let wanted = aim.wanted()?;
-    let held = match Client::connect(&common.root) {
-        Ok(client) => lease(&common, client, limit, model, wanted, time)?,
-        Err(_) => own(&common, limit, model, wanted, time)?,
+    let mut deadline = Deadline::of(wanted);
+    let seen = |now: Duration, _: Option<Count>, report: &Report| {
+        deadline.iter_mut().for_each(|it| it.see(now, report));
     };
-    hold::show(&held, limit, common.json)
+    let held = match Client::connect(&common.root) {
+        Ok(client) => lease(&common, client, limit, model, wanted, time, seen)?,
+        Err(_) => own(&common, limit, model, wanted, time, seen)?,
+    };
+    let ended = deadline.and_then(|it| it.ended(&held));
+    hold::show(&held, limit, ended, common.json)
 }
 
 /// Holds the limit in this process.
@@ -82,6 +89,7 @@ fn own(
     model: Option<PathBuf>,
     wanted: Option<Wanted>,
     time: Option<Duration>,
+    seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
     let model = match model {
         Some(model) => model,
@@ -105,7 +113,7 @@ fn own(
             wanted,
             time,
             is_new,
-            |_, _, _| {},
+            seen,
         ))
     });
     site.close(held)
@@ -119,6 +127,7 @@ fn lease(
     model: Option<PathBuf>,
     wanted: Option<Wanted>,
     time: Option<Duration>,
+    seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
     let stop = Stop::on_signals().map_err(Failure::Signals)?;
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
@@ -135,5 +144,5 @@ fn lease(
     process.wait_for_all();
     common.workload.start(&mut process, common.json)?;
     let is_new = !common.workload.is_attached();
-    hold::watch(&mut process, client, limit, time, is_new, |_, _, _| {})
+    hold::watch(&mut process, client, limit, time, is_new, seen)
 }

@@ -178,7 +178,7 @@ fn a_profiled_unit_keeps_its_narrow_band_unless_it_draws_more() {
     running.run(120);
     let lesson = running.control.lesson(LONG_TIME, NOW).expect("a lesson");
     let ([power, bound], said) = after(Unit::NOMINAL, &lesson, "20W");
-    assert!(said.contains("% more than its bounds"), "{said}");
+    assert!(said.contains("% higher for what it drew"), "{said}");
     assert!(bound.0 <= 20_000 && power.0 < before[0].0, "{power}");
     let [with, without] =
         [Some(&lesson), None].map(|lesson| self::power(&mode(aged, lesson, "20W")));
