@@ -12,6 +12,7 @@ use super::over::OVER_DEVIATIONS;
 use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
 use crate::front::Front;
+use crate::grid::ModeId;
 use crate::units::Milliseconds;
 
 /// Minimum dwell time in a mode before a step up.
@@ -284,6 +285,21 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.modes.expected(self.stay.at, self.phase(now)) * ripple <= allowed
     }
 
+    /// Whether the board is in its mode of least power, and within the limit by what it measures there: no other mode draws less,
+    /// whatever a level says that was learned in another one.
+    fn is_held_by_least(&self) -> bool {
+        let at = self.stay.at;
+        let is_least = self
+            .modes
+            .point(at)
+            .is_some_and(|it| it.mode == ModeId::LEAST);
+        let is_within = self
+            .stay
+            .measured
+            .is_some_and(|mean| mean <= self.allowed());
+        is_least && is_within && !self.modes.is_unreachable(at)
+    }
+
     /// Follows the limit: steps down when the present mode no longer fits, and up when a faster
     /// mode does.
     fn follow(&mut self, now: Milliseconds) -> Command {
@@ -294,7 +310,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             }
             return self.climb(now);
         }
-        if self.stay.is_trying() {
+        if self.stay.is_trying() || self.is_held_by_least() {
             return Command::Keep;
         }
         match self.below(self.phase(now), now) {

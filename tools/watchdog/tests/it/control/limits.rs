@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::{Running, config, config_of, keep_l4t, limit, orin, setup};
 use crate::board::{booted, load};
 use wattgate_board::{Clocks, Files};
+use wattgate_cli::aim::{By, Wanted};
 use wattgate_runtime::governor::{Average, Cause, State};
-use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
+use wattgate_runtime::{Limit, Milliseconds, Milliwatts, ModeId, Objective};
 use wattgate_watchdog::control::{Control, Event};
-use wattgate_watchdog::quantity::{Cores, Milliamperes};
+use wattgate_watchdog::quantity::{Cores, Deadline, Milliamperes};
 use wattgate_watchdog::setup::SetupError;
 
 #[test]
@@ -19,6 +20,54 @@ fn a_limit_is_held_and_used() {
     assert!((26.0..30.3).contains(&most), "{most} W: {:?}", running.log);
     assert_eq!(running.state(), State::Tracking);
     assert!(running.is_as_wanted());
+}
+
+/// The board's lowest mode is none of the model's, so its predicted power is a guess. What it draws decides.
+#[test]
+fn a_limit_just_above_the_lowest_mode_needs_few_changes() {
+    for watts in ["11.5W", "12W", "12.5W"] {
+        let mut running = Running::with(orin(), config_of("orin-agx-64", watts));
+        running.run(20);
+        let before = running.control.status().0.changes;
+        let most = running.run(120);
+        let (status, _) = running.control.status();
+        let changes = status.changes - before;
+        assert!(
+            changes <= 12,
+            "{watts}: {changes} changes: {:?}",
+            running.log
+        );
+        let limit: f64 = watts.trim_end_matches('W').parse().expect("a number");
+        assert!(most < 1.02 * limit, "{watts}: {most} W");
+    }
+}
+
+/// Nobody knows how slow the lowest mode is, if it is none of the model's.
+#[test]
+fn a_deadline_is_never_left_to_a_mode_whose_time_is_a_guess() {
+    for deadline in ["1700ms", "2s", "100s"] {
+        let mut config = config_of("orin-agx-64", "30W");
+        let deadline = Deadline::parse(deadline).expect("a time").0;
+        for objective in [Objective::Power, Objective::Energy, Objective::EnergyDelay] {
+            config.aim = Wanted {
+                objective,
+                by: Some(By::Step(deadline)),
+            };
+            let chosen = setup(&orin(), config.clone()).expect("usable").choice();
+            assert_ne!(chosen.expect("a mode").mode, ModeId::LEAST);
+            let mut running = Running::with(orin(), config.clone());
+            running.run(60);
+            assert_ne!(running.control.status().0.mode, ModeId::LEAST);
+        }
+    }
+    // Without one, it is the mode of least power.
+    let mut config = config_of("orin-agx-64", "30W");
+    config.aim = Wanted {
+        objective: Objective::Power,
+        by: None,
+    };
+    let chosen = setup(&orin(), config).expect("usable").choice();
+    assert_eq!(chosen.expect("a mode").mode, ModeId::LEAST);
 }
 
 #[test]
