@@ -59,6 +59,6 @@ print("|---|---|---|", flush=True)
 for modes in (10, 15, 30, 50, 75, 99, 100, 150, 200, 300, 500, 1000, 2000, 4368):
     target, reference = corpus("mobilenetv3", modes), corpus("resnet18", modes)
     alone = cost("fit", target, *BOARD)
-    transferred = cost("transfer", target, *BOARD, "--reference", reference)
+    transferred = cost("fit", target, *BOARD, "--reference", reference)
     print(f"| {modes} | {alone} | {transferred} |", flush=True)
 PYTHON
