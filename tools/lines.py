@@ -1,6 +1,6 @@
-"""Counts lines of Rust code, without blanks, comments and tests, by part: tools/lines.py [--files]
+"""Counts lines of Rust code, without blanks, comments and tests, by crate: python3 tools/lines.py [--files]
 
-A part is a crate. Tests are the folders `tests`, files `tests.rs` and modules below #[cfg(test)].
+Tests are the folders `tests`, files `tests.rs` and modules below #[cfg(test)].
 """
 
 import subprocess
