@@ -96,6 +96,37 @@ pub fn corpus_of_another() -> Vec<String> {
     std::iter::once(HEADER.to_owned()).chain(rows).collect()
 }
 
+pub fn number(json: &Value) -> f64 {
+    json.as_f64().expect("a number")
+}
+
+/// The corpus of a workload that takes longer, on a board of another name with half the
+/// clocks.
+fn other_corpus() -> Vec<String> {
+    let mut lines = corpus();
+    for line in &mut lines[1..] {
+        let fields: Vec<&str> = line.split(',').collect();
+        let half = |at: usize| fields[at].parse::<u32>().expect("a clock") / 2;
+        let time = 3.0 * fields[6].parse::<f64>().expect("a time");
+        *line = format!(
+            "other,long,{},{},{},{},{time},{}",
+            fields[2],
+            half(3),
+            half(4),
+            half(5),
+            fields[7]
+        );
+    }
+    lines
+}
+
+pub fn with_corpora() -> TempDir {
+    let folder = folder();
+    write(folder.path(), "corpus.csv", corpus().join("\n"));
+    write(folder.path(), "other.csv", other_corpus().join("\n"));
+    folder
+}
+
 /// The path of a measured corpus; says so and gives `None` where it is not at hand.
 pub fn measured(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{folder, measured, run};
+use crate::common::{folder, measured, number, run};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -21,10 +21,6 @@ use wattgate_trainer::learn::teacher::Teachers;
 use wattgate_trainer::train::{Task, train};
 
 const TX1: &str = "tx1__image5000__translucence.csv";
-
-fn number(json: &Value) -> f64 {
-    json.as_f64().expect("a number")
-}
 
 #[test]
 fn check_fit_and_select_run_in_that_order() {

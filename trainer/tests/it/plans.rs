@@ -3,39 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{self, corpus, folder, run, write};
+use crate::common::{self, corpus, folder, number, run, with_corpora, write};
 use serde_json::Value;
-
-fn number(json: &Value) -> f64 {
-    json.as_f64().expect("a number")
-}
-
-/// The corpus of a workload that takes longer, on a board of another name with half the
-/// clocks.
-fn other_corpus() -> Vec<String> {
-    let mut lines = corpus();
-    for line in &mut lines[1..] {
-        let fields: Vec<&str> = line.split(',').collect();
-        let half = |at: usize| fields[at].parse::<u32>().expect("a clock") / 2;
-        let time = 3.0 * fields[6].parse::<f64>().expect("a time");
-        *line = format!(
-            "other,long,{},{},{},{},{time},{}",
-            fields[2],
-            half(3),
-            half(4),
-            half(5),
-            fields[7]
-        );
-    }
-    lines
-}
-
-fn with_corpora() -> tempfile::TempDir {
-    let folder = folder();
-    write(folder.path(), "corpus.csv", corpus().join("\n"));
-    write(folder.path(), "other.csv", other_corpus().join("\n"));
-    folder
-}
 
 #[test]
 fn a_transfer_is_made_from_a_corpus_and_from_a_model_and_is_repeatable() {

@@ -2,44 +2,13 @@
 
 use std::fs;
 
-use crate::common::{corpus, folder, run, write};
+use crate::common::{corpus, folder, number, run, with_corpora, write};
 use indicatif::ProgressBar;
 use serde_json::Value;
 use wattgate_runtime::shape::Shape;
 use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::fit::{FitOptions, fit};
 use wattgate_trainer::learn::split::{Amount, Sampling};
-
-fn number(json: &Value) -> f64 {
-    json.as_f64().expect("a number")
-}
-
-/// The corpus of a workload that takes longer, on a board of another name with half the
-/// clocks.
-fn other_corpus() -> Vec<String> {
-    let mut lines = corpus();
-    for line in &mut lines[1..] {
-        let fields: Vec<&str> = line.split(',').collect();
-        let half = |at: usize| fields[at].parse::<u32>().expect("a clock") / 2;
-        let time = 3.0 * fields[6].parse::<f64>().expect("a time");
-        *line = format!(
-            "other,long,{},{},{},{},{time},{}",
-            fields[2],
-            half(3),
-            half(4),
-            half(5),
-            fields[7]
-        );
-    }
-    lines
-}
-
-fn with_corpora() -> tempfile::TempDir {
-    let folder = folder();
-    write(folder.path(), "corpus.csv", corpus().join("\n"));
-    write(folder.path(), "other.csv", other_corpus().join("\n"));
-    folder
-}
 
 #[test]
 fn every_method_is_scored_on_the_same_modes() {

@@ -1,6 +1,5 @@
 //! Methods on measured data of a real board.
 
-use serde_json::Value;
 use wattgate_lab::compare::evaluate::{Comparison, evaluate};
 use wattgate_lab::methods::method;
 use wattgate_runtime::shape::Shape;
@@ -8,13 +7,9 @@ use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::learn::priors::Priors;
 use wattgate_trainer::learn::split::{Amount, Sampling};
 
-use crate::common::{folder, measured, run};
+use crate::common::{folder, measured, number, run};
 
 const TX1: &str = "tx1__image5000__translucence.csv";
-
-fn number(json: &Value) -> f64 {
-    json.as_f64().expect("a number")
-}
 
 /// `tools/bounds.sh` holds the medians of twenty seeds; these are the first four.
 #[test]
