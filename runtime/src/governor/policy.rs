@@ -12,7 +12,6 @@ use super::over::OVER_DEVIATIONS;
 use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
 use crate::front::Front;
-use crate::grid::ModeId;
 use crate::units::Milliseconds;
 
 /// Minimum dwell time in a mode before a step up.
@@ -285,21 +284,6 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         self.modes.expected(self.stay.at, self.phase(now)) * ripple <= allowed
     }
 
-    /// Whether the board is in its mode of least power, and within the limit by what it measures there: no other mode draws less,
-    /// whatever a level says that was learned in another one.
-    fn is_held_by_least(&self) -> bool {
-        let at = self.stay.at;
-        let is_least = self
-            .modes
-            .point(at)
-            .is_some_and(|it| it.mode == ModeId::LEAST);
-        let is_within = self
-            .stay
-            .measured
-            .is_some_and(|mean| mean <= self.allowed());
-        is_least && is_within && !self.modes.is_unreachable(at)
-    }
-
     /// Follows the limit: steps down when the present mode no longer fits, and up when a faster
     /// mode does.
     fn follow(&mut self, now: Milliseconds) -> Command {
@@ -310,14 +294,28 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             }
             return self.climb(now);
         }
-        if self.stay.is_trying() || self.is_held_by_least() {
+        if self.stay.is_trying() {
             return Command::Keep;
         }
+        let is_within = self
+            .stay
+            .measured
+            .is_some_and(|mean| mean <= self.allowed());
         match self.below(self.phase(now), now) {
+            // What was learned of a faster mode may say that it draws less. From one that is within the limit that is a step up.
+            Some(next) if next > self.stay.at && is_within => self.try_up(next, now),
             Some(next) if next != self.stay.at => self.change(next, State::SteppingDown, now),
             _ if self.state == State::Safe(Cause::CannotHold) => Command::Keep,
             _ => self.cannot_hold(now),
         }
+    }
+
+    fn try_up(&mut self, next: usize, now: Milliseconds) -> Command {
+        if self.ups.is_empty() || self.state != State::Tracking {
+            return Command::Keep;
+        }
+        self.ups.take();
+        self.change(next, State::ProbingUp, now)
     }
 
     fn climb(&mut self, now: Milliseconds) -> Command {

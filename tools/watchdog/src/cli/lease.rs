@@ -30,8 +30,8 @@ Lease a limit from the running daemon, up to max_limit, while PROGRAM runs, for 
 Usage: wattgated lease POWER [options] [-- PROGRAM [arguments]]
 
 The lease ends with this process, however it ends; PROGRAM goes on. Of several leases the lowest limit holds, which may
-be below the config's; what a client has lowered by set-limit stays lowered. If the daemon restarts, a lease with PROGRAM
-is taken again.
+be below the config's; what a client has lowered by set-limit stays lowered. Of the aims of several
+leases the newest holds. If the daemon restarts, a lease with PROGRAM is taken again.
 
 Options:
   --average POWER/WINDOW Limit on the average power over the window, besides the config's

@@ -2,7 +2,7 @@
 
 use wattgate_board::Files;
 use wattgate_cli::aim::Wanted;
-use wattgate_runtime::Milliwatts;
+use wattgate_runtime::{Milliseconds, Milliwatts};
 
 use super::{ClientId, Daemon, Lease};
 use crate::aim::pursued::{Pursued, is_near};
@@ -110,10 +110,14 @@ impl<F: Files> Daemon<F> {
     pub(super) fn report_aim(&self, report: &mut Report) {
         let (pursued, steps) = self.pursued();
         let late = pursued.and_then(|it| it.late(self.now, steps));
+        let remaining = pursued.and_then(|it| it.remaining(self.now));
         report.unmet = match late {
             Some(left) => Some(format!(
                 "the time for the work is over and {left} steps are left: the fastest mode within the limit runs"
             )),
+            None if remaining == Some(Milliseconds(0)) && steps.is_none() => Some(
+                "the time for the work is over, and nobody told the steps that are done".to_owned(),
+            ),
             None => {
                 let unmet = self.unmet(Milliwatts(report.allowed_mw));
                 unmet.map(|it| it.to_string())
@@ -122,7 +126,6 @@ impl<F: Files> Daemon<F> {
         let wanted = self.wanted();
         report.aim = (wanted != Wanted::FASTEST).then(|| Shown(wanted).to_string());
         report.steps = steps;
-        let remaining = pursued.and_then(|it| it.remaining(self.now));
         report.remaining_ms = remaining.map(|it| it.0);
         (report.step, report.slower_step) = (self.step(0), self.step(1));
         report.budget_left_mj = self.control.budget_left();

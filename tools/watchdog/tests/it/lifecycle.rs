@@ -425,7 +425,7 @@ fn a_reload_changes_the_limit_only_if_the_config_is_valid() {
         let mut daemon = rig.run("<6>tracking; measured ");
         rig.configure("limit = 20");
         daemon.signal(Signal::HUP);
-        let line = daemon.logs("the old limit stays");
+        let line = daemon.logs("limit and aim stay as they are");
         assert!(
             line.starts_with(&format!("<3>{}:3: ", rig.config.display())),
             "{line}"
