@@ -291,7 +291,10 @@ fn late_work_runs_as_fast_as_the_limit_allows_and_says_so() {
     // Steps that stand still.
     let report = run(&mut server, &mut client, 30, |_| 5);
     let unmet = report.unmet.expect("unmet");
-    assert!(unmet.contains("the fastest mode within the limit takes up to"), "{unmet}");
+    assert!(
+        unmet.contains("the fastest mode within the limit takes up to"),
+        "{unmet}"
+    );
     let report = run(&mut server, &mut client, 60, |_| 5);
     assert_eq!(
         report.unmet.as_deref(),
