@@ -1,4 +1,5 @@
-//! From a corpus to a model file, scored on the held-out modes.
+//! From a corpus to a model file, scored on the held-out modes. Its parts are here for programs that do otherwise: [`train`] starts
+//! from chosen modes, [`export`] from predictions of any origin.
 
 use std::time::Instant;
 
@@ -14,13 +15,26 @@ use crate::corpus::Corpus;
 use crate::corpus::flat::{Flat, flat};
 use crate::corpus::modes::{Known, contradiction};
 use crate::corpus::units::{Doubt, Effect};
-use crate::export::exported::Exported;
 use crate::learn::predictions::{Errors, Predictions, Target};
-use crate::learn::priors::Priors;
 use crate::learn::reference::{OwnReference, Reference};
 use crate::learn::split::{Amount, Sampling, Split, SplitError};
 use crate::learn::suspects::Suspect;
-use crate::train::{Task, Taught, TrainError, train};
+
+pub use crate::export::export;
+pub use crate::export::exported::Exported;
+pub use crate::export::measured::REPEAT;
+pub use crate::export::student::PROGRESS as EXPORT_PROGRESS;
+pub use crate::export::surface::{Origin, Surface};
+pub use crate::learn::blend::Blend;
+pub use crate::learn::expected::{Expected, LeftOut, Residual};
+pub use crate::learn::families::learn as learn_priors;
+pub use crate::learn::gp::{Process, SingularKernel};
+pub use crate::learn::guard::deviations;
+pub use crate::learn::mean::{Mean, Place, Scales};
+pub use crate::learn::priors::Priors;
+pub use crate::learn::standard::Standard;
+pub use crate::learn::teacher::Teachers;
+pub use crate::train::{PROGRESS, Task, Taught, TrainError, train};
 
 /// Points of a front, at most.
 const FRONT: usize = 256;

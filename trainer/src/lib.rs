@@ -5,22 +5,59 @@
 //! corpus ──► learn ──► export ──► model file ──► fit: reads the file back and scores it
 //! ```
 //!
+//! The program is [`cli`]. Other programs use it through four steps:
+//!
 //! | question | module |
 //! |---|---|
-//! | Which modes were profiled, and what was measured? | [`corpus`] |
-//! | How are all modes predicted from a few? | [`learn`] |
-//! | How do predictions become a quantised network and a file? | [`export`] |
-//! | Which call turns measured modes into a model file? | [`train`](mod@train) |
-//! | Which call does so from a corpus and scores the held-out modes? | [`fit`](mod@fit) |
-//! | Which call plans, learns and trains while a board is profiled? | [`ask_tell`] |
-//! | Which values of a corpus are suspect? | [`check`](mod@check) |
+//! | Which modes were profiled, and what was measured? | [`read`] |
+//! | Which modes are profiled next, and which are held out? | [`plan`] |
+//! | How do measured modes become a model file? | [`fit`](mod@fit) |
+//! | How far are its predictions off? | [`score`] |
+//! | What is in a model file? | [`file`](mod@file) |
 #![forbid(unsafe_code)]
 
-pub mod ask_tell;
-pub mod check;
+mod ask_tell;
+mod check;
 pub mod cli;
-pub mod corpus;
-pub mod export;
+mod corpus;
+mod export;
 pub mod fit;
-pub mod learn;
-pub mod train;
+mod learn;
+mod train;
+
+pub mod read {
+    //! Corpora and references.
+
+    pub use crate::corpus::fed::{self, Feeding};
+    pub use crate::corpus::modes::{Known, all_modes, profiled};
+    pub use crate::corpus::units::Units;
+    pub use crate::corpus::{
+        AXIS_COLUMNS, Blank, Corpus, CorpusError, IdleReading, MAX_TIME_MS, POWERS_MW, Problem,
+        Profile, fields, is_name,
+    };
+    pub use crate::learn::reference::{OwnReference, Reference, ReferenceError};
+}
+
+pub mod plan {
+    //! Which modes are profiled, trained on and held out.
+
+    pub use crate::ask_tell::{Next, Planner, Task};
+    pub use crate::learn::plan::promise;
+    pub use crate::learn::split::{Amount, Sampling, Split, SplitError};
+}
+
+pub mod score {
+    //! Predictions, and how far they are off.
+
+    pub use crate::fit::{Coverage, coverage};
+    pub use crate::learn::predictions::{Accuracy, Errors, Predictions, Target};
+}
+
+pub mod file {
+    //! The parts of a model file, before it is encoded.
+
+    pub use crate::export::idle::OfModes;
+    pub use crate::export::inputs::GridInputs;
+    pub use crate::export::quantise::{Dense, Plan, forward};
+    pub use crate::export::wgt::{FirstRow, HiddenRow, Layers, ModelFile, OutputRow, Spreads};
+}

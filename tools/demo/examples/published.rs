@@ -16,11 +16,11 @@ use wattgate_lab::methods::{Method, method};
 use wattgate_runtime::shape::Shape;
 use wattgate_simulated_board::corpus::Modes;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::score::Target;
 
 const RUNS: u64 = 5;
 const SEED: u64 = 1;

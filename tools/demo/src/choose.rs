@@ -3,7 +3,7 @@
 use wattgate_lab::compare::evaluate::Quartiles;
 use wattgate_lab::methods::{Ask, MethodError};
 use wattgate_runtime::Confidence;
-use wattgate_trainer::corpus::modes::Known;
+use wattgate_trainer::read::Known;
 
 use super::round::round;
 use super::story::{Choice, Choices, Point, Summary};

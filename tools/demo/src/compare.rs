@@ -4,10 +4,10 @@ use indicatif::ProgressBar;
 use wattgate_lab::compare::evaluate::{Comparison, evaluate};
 use wattgate_lab::methods::method;
 use wattgate_runtime::shape::Shape;
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::score::Target;
 
 use super::WORKLOAD;
 use super::error::DemoError;

@@ -11,9 +11,9 @@ use wattgate_lab::compare::CompareError;
 use wattgate_lab::methods::MethodError;
 use wattgate_runtime::FormatError;
 use wattgate_simulated_board::workload::WorkloadError;
-use wattgate_trainer::corpus::CorpusError;
 use wattgate_trainer::fit::FitError;
-use wattgate_trainer::learn::reference::ReferenceError;
+use wattgate_trainer::read::CorpusError;
+use wattgate_trainer::read::ReferenceError;
 
 /// Why the demo failed.
 #[derive(Debug, Error)]

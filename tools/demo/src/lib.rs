@@ -34,7 +34,7 @@ use indicatif::ProgressBar;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::corpus::modes::profiled;
+use wattgate_trainer::read::profiled;
 
 use choose::{choices, summary};
 use replay::replay;

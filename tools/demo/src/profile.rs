@@ -9,7 +9,7 @@ use wattgate_simulated_board::corpus::csv;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::read::Corpus;
 
 use super::error::DemoError;
 

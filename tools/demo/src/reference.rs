@@ -9,12 +9,12 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_lab::methods::{Method, method};
 use wattgate_runtime::Model;
 use wattgate_runtime::shape::Shape;
-use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::fit::PROGRESS;
+use wattgate_trainer::fit::Priors;
 use wattgate_trainer::fit::{FitOptions, fit};
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Sampling};
-use wattgate_trainer::train::PROGRESS;
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
 
 use super::REFERENCE;
 use super::error::DemoError;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use wattgate_lab::compare::evaluate::Quartiles;
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::split::Sampling;
+use wattgate_trainer::plan::Sampling;
+use wattgate_trainer::read::Known;
+use wattgate_trainer::score::Target;
 
 use super::replay::Replay;
 use super::round::round;

@@ -9,11 +9,11 @@ use wattgate_lab::compare::CompareError;
 use wattgate_lab::methods::{Method, Trained, Wattgate, method};
 use wattgate_runtime::shape::Shape;
 use wattgate_runtime::{Confidence, Model};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::split::{Amount, Sampling, Split};
-use wattgate_trainer::train::{PROGRESS, Task};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::{PROGRESS, Task};
+use wattgate_trainer::plan::{Amount, Sampling, Split};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::score::Predictions;
 
 use super::WORKLOAD;
 use super::error::DemoError;

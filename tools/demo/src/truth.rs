@@ -1,7 +1,7 @@
 //! What the simulation knows of every mode: true times and powers, their Pareto front, and the
 //! fastest mode within a limit.
 
-use wattgate_trainer::corpus::modes::Known;
+use wattgate_trainer::read::Known;
 
 use super::story::{Point, Truth};
 

@@ -16,14 +16,14 @@ use rayon::prelude::*;
 use wattgate_lab::compare::optimize::{Limits, repeated};
 use wattgate_runtime::shape::Shape;
 use wattgate_runtime::{Confidence, Front, Microseconds, Milliwatts, Model, Objective, Query};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::{Known, profiled};
-use wattgate_trainer::export::measured::REPEAT;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Sampling, Split};
-use wattgate_trainer::train::{Task, train};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::REPEAT;
+use wattgate_trainer::fit::{Task, train};
+use wattgate_trainer::plan::{Amount, Sampling, Split};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::read::{Known, profiled};
+use wattgate_trainer::score::Predictions;
 
 /// Held-out modes at one value of a clock that make its share worth a word, over all runs.
 const LEAST_AT_A_CLOCK: usize = 100;

@@ -27,11 +27,11 @@ use wattgate_lab::compare::optimize::{Choosing, Limits, optimize};
 use wattgate_lab::methods::Method;
 use wattgate_runtime::shape::Shape;
 use wattgate_runtime::{Confidence, Model};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::predictions::{Predictions, Target};
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::score::{Predictions, Target};
 
 const TX1: &str = "tx1__image5000__translucence";
 const TX2: &str = "tx2__image5000__translucence";

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use wattgate_kernels::Kind;
 use wattgate_lab::kernels::corpus::{KernelCorpus, Row};
 use wattgate_lab::kernels::models::KernelModels;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -27,14 +27,14 @@ use wattgate_runtime::{Confidence, Model};
 use wattgate_simulated_board::kernels::network_of;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::fed::Feeding;
-use wattgate_trainer::corpus::modes::{Known, all_modes};
-use wattgate_trainer::corpus::units::Units;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::split::{Amount, Sampling, Split};
-use wattgate_trainer::train::{Task, train};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::{Task, train};
+use wattgate_trainer::plan::{Amount, Sampling, Split};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Feeding;
+use wattgate_trainer::read::Units;
+use wattgate_trainer::read::{Known, all_modes};
+use wattgate_trainer::score::Predictions;
 
 /// Modes in which a network is simulated on each unit.
 const MODES: usize = 300;
@@ -231,7 +231,7 @@ impl Bench<'_> {
     }
 
     fn corpus(&self, grid: &Grid, known: &[Known]) -> Corpus {
-        let profile = |known: &Known| wattgate_trainer::corpus::Profile {
+        let profile = |known: &Known| wattgate_trainer::read::Profile {
             knobs: known.knobs,
             times: vec![(1e-3 * known.time_us) as f32],
             powers: known

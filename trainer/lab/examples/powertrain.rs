@@ -16,12 +16,12 @@ use wattgate_lab::compare::{both, plots};
 use wattgate_lab::methods::{Method, method};
 use wattgate_runtime::Confidence;
 use wattgate_runtime::shape::Shape;
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::profiled;
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::read::profiled;
+use wattgate_trainer::score::Target;
 
 /// A workload to transfer to, and the references: the other workload of its board, and one of another board.
 const TARGETS: [(&str, [&str; 2]); 4] = [

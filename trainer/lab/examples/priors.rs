@@ -5,7 +5,7 @@ mod families;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use wattgate_trainer::learn::families::learn;
+use wattgate_trainer::fit::learn_priors as learn;
 
 fn main() -> ExitCode {
     let folder = std::env::args_os().nth(1);

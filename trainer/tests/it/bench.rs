@@ -13,14 +13,14 @@ use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::steady::Steady;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::ask_tell::{Next, Planner, Task};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::fed::Feeding;
-use wattgate_trainer::corpus::modes::all_modes;
-use wattgate_trainer::corpus::units::Units;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Next, Planner, Task};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Feeding;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::read::Units;
+use wattgate_trainer::read::all_modes;
+use wattgate_trainer::score::Predictions;
 
 /// Number of planned modes.
 const MODES: usize = 15;

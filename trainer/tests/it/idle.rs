@@ -9,8 +9,8 @@ use wattgate_simulated_board::corpus::{Modes, csv, with_idle};
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::corpus::IdleReading;
-use wattgate_trainer::export::idle::OfModes;
+use wattgate_trainer::file::OfModes;
+use wattgate_trainer::read::IdleReading;
 
 use crate::bench::BOARDS;
 use crate::common::{HEADER, corpus, folder, run, write};

@@ -11,14 +11,14 @@ use wattgate_runtime::format::MOST_MEASURED;
 use wattgate_runtime::model::Prediction;
 use wattgate_runtime::shape::Shape;
 use wattgate_runtime::{Confidence, Front, Milliwatts, ModeId, Model, Query};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::profiled;
-use wattgate_trainer::learn::blend::Blend;
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::teacher::Teachers;
-use wattgate_trainer::train::{Task, train};
+use wattgate_trainer::fit::Blend;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::Teachers;
+use wattgate_trainer::fit::{Task, train};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::read::profiled;
+use wattgate_trainer::score::Target;
 
 const TX1: &str = "tx1__image5000__translucence.csv";
 

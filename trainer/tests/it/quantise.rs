@@ -14,9 +14,9 @@ use wattgate_runtime::model::Prediction;
 use wattgate_runtime::shape::{INPUTS, Shape};
 use wattgate_runtime::units::Factor;
 use wattgate_runtime::{ModeId, Model, Region};
-use wattgate_trainer::export::inputs::GridInputs;
-use wattgate_trainer::export::quantise::{Dense, Plan, forward};
-use wattgate_trainer::export::wgt::{Layers, ModelFile, Spreads};
+use wattgate_trainer::file::GridInputs;
+use wattgate_trainer::file::{Dense, Plan, forward};
+use wattgate_trainer::file::{Layers, ModelFile, Spreads};
 
 fn grid() -> Grid {
     let cpu: Vec<u32> = (1..=15).map(|i| 100_000 * i).collect();

@@ -13,12 +13,12 @@ use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::steady::Steady;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::ask_tell::{Next, Planner, Task};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::train;
+use wattgate_trainer::fit;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Next, Planner, Task};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Known;
+use wattgate_trainer::score::Predictions;
 
 use crate::bench::empty_corpus;
 
@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
     }
 
     fn fit(&self, used: &[Known]) -> Predictions {
-        let task = train::Task {
+        let task = fit::Task {
             corpus: &self.corpus,
             used,
             references: &[],
@@ -139,7 +139,7 @@ impl<'a> Bench<'a> {
             shape: Shape::Wide32,
             progress: &ProgressBar::hidden(),
         };
-        train::train(&task).expect("a model").exported.predictions
+        fit::train(&task).expect("a model").exported.predictions
     }
 }
 

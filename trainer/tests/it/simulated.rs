@@ -11,9 +11,9 @@ use wattgate_simulated_board::corpus::{Modes, csv};
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::profiled;
-use wattgate_trainer::learn::predictions::Predictions;
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::profiled;
+use wattgate_trainer::score::Predictions;
 
 fn orin(workload: &str, folder: &Path) -> Corpus {
     orin_in(Modes::Papers, workload, folder)

@@ -8,7 +8,7 @@ use wattgate_simulated_board::corpus::{Modes, csv};
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::corpus::{Corpus, CorpusError};
+use wattgate_trainer::read::{Corpus, CorpusError};
 
 /// The measured families with the files of each.
 pub const MEASURED: [(&str, &[&str]); 4] = [

@@ -3,7 +3,7 @@
 //! band can do better with the same predictions.
 
 use wattgate_lab::compare::evaluate::{Quartiles, TrainedRun, quantile};
-use wattgate_trainer::corpus::modes::Known;
+use wattgate_trainer::read::Known;
 
 /// Number of limits, from the 5 % to the 95 % quantile of the measured powers.
 const LIMITS: usize = 34;

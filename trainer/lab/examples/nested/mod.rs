@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::families::learn;
-use wattgate_trainer::learn::priors::Priors;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::learn_priors as learn;
+use wattgate_trainer::read::Corpus;
 
 use crate::families::{MEASURED, all};
 use crate::stop;

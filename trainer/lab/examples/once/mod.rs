@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use wattgate_lab::methods::{Ask, Method, MethodError, Trained};
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::export::exported::Exported;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::train::{Task, Taught, train};
+use wattgate_trainer::fit::Exported;
+use wattgate_trainer::fit::{Task, Taught, train};
+use wattgate_trainer::read::Known;
+use wattgate_trainer::score::Predictions;
 
 /// Workload, whether there is a reference, seed, and training modes in their order: all that differs
 /// between the tasks of one column of the table.

@@ -10,9 +10,9 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::joint::{Joint, JointError, Predicted};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::fed::Feeding;
-use wattgate_trainer::corpus::modes::{Known, all_modes};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Feeding;
+use wattgate_trainer::read::{Known, all_modes};
 
 /// Standard normal quantile of 95 %.
 const BOUND: f64 = 1.645;

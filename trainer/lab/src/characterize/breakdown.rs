@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::answer::{Answer, Step};
 use super::factor::{Factor, Seen, answer, change};
-use wattgate_trainer::corpus::Corpus;
+use wattgate_trainer::read::Corpus;
 
 /// Corpora of one workload on boards of one type: the feedings of each file.
 pub type Files = [(String, Vec<Corpus>)];

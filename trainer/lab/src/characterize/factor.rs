@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use wattgate_runtime::PowerMode;
 
 use super::answer::{Answer, Step};
-use wattgate_trainer::corpus::fed::Feeding;
+use wattgate_trainer::read::Feeding;
 
 /// A row of a corpus.
 #[derive(Clone, Debug)]

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::methods::linear::{Regression, fours, row};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::{Known, profiled};
-use wattgate_trainer::learn::blend::Blend;
-use wattgate_trainer::learn::gp::SingularKernel;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::teacher::Teachers;
+use wattgate_trainer::fit::Blend;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::Teachers;
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::{Known, profiled};
 
 /// Most modes of which all sets of four are tried: there are 4,845.
 pub const MOST_MODES: usize = 20;

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use thiserror::Error;
 use wattgate_runtime::grid::Grid;
 
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::fed::Feeding;
-use wattgate_trainer::corpus::modes::{Known, profiled};
-use wattgate_trainer::learn::blend::Blend;
-use wattgate_trainer::learn::gp::SingularKernel;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::teacher::Teachers;
+use wattgate_trainer::fit::Blend;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::Teachers;
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Feeding;
+use wattgate_trainer::read::{Known, profiled};
 
 /// Least number of modes with time and power that a feeding needs.
 pub const LEAST_MODES: usize = 4;

@@ -16,9 +16,9 @@ use crate::networks::explain::{Explanation, calls_csv};
 use crate::networks::fit::{Network, NetworkFitError, NetworkOptions, Unknown, fastest, fit, grid};
 use crate::networks::graph::Graph;
 use crate::networks::lower::{Engine, lower};
-use wattgate_trainer::corpus::is_name;
-use wattgate_trainer::export::student;
-use wattgate_trainer::learn::predictions::Errors;
+use wattgate_trainer::fit::EXPORT_PROGRESS;
+use wattgate_trainer::read::is_name;
+use wattgate_trainer::score::Errors;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -225,7 +225,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         seed: arguments.seed,
         shape: arguments.hidden.0,
     };
-    let progress = progress_bar(student::PROGRESS);
+    let progress = progress_bar(EXPORT_PROGRESS);
     let result = fit(&network, corpus.as_ref(), &options, &progress);
     progress.finish_and_clear();
     let fitted = result.map_err(failed)?;

@@ -16,9 +16,9 @@ use crate::compare::evaluate::{Comparison, Evaluation, EvaluationRow, Quartiles,
 use crate::compare::plots;
 use crate::compare::plots::PlotError;
 use crate::methods::Method;
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
 
 const EXAMPLE: &str = "\
 Examples:

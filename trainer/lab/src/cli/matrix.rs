@@ -10,11 +10,11 @@ use super::{
     Failure, MethodArgument, SamplingArgument, cli, print_json, print_text, progress_bar, values,
 };
 use crate::compare::matrix::{Matrix, MatrixOptions, matrix, short};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::Amount;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::Amount;
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::score::Target;
 
 const EXAMPLE: &str = "\
 Example:

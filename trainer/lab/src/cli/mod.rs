@@ -20,7 +20,7 @@ use wattgate_cli::output::OutputError;
 use wattgate_trainer::cli::{
     self, SamplingArgument, ShapeArgument, inputs, progress_bar, reading_bar, show, values,
 };
-use wattgate_trainer::learn::split::SplitError;
+use wattgate_trainer::plan::SplitError;
 
 use crate::characterize::advice::AdviceError;
 use crate::characterize::breakdown::BreakdownError;

@@ -12,15 +12,15 @@ use wattgate_runtime::{Confidence, Model};
 
 use crate::compare::CompareError;
 use crate::methods::{Method, Trained};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::export::exported::Exported;
-use wattgate_trainer::fit::{Coverage, coverage};
-use wattgate_trainer::learn::predictions::{Accuracy, Errors, Predictions, Target};
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Sampling, Split, SplitError};
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Exported;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::plan::{Amount, Sampling, Split, SplitError};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Known;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::score::{Accuracy, Errors, Predictions, Target};
+use wattgate_trainer::score::{Coverage, coverage};
 
 /// A comparison: every method, number of training modes and sampling on one corpus.
 pub struct Comparison<'a> {

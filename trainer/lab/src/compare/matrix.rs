@@ -10,11 +10,11 @@ use wattgate_runtime::shape::Shape;
 use crate::compare::CompareError;
 use crate::compare::evaluate::{Comparison, Quartiles, Subject, evaluate};
 use crate::methods::Method;
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::priors::Priors;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::score::Target;
 
 /// The error of one target of a corpus with one reference.
 #[derive(Clone, Debug, Serialize)]

@@ -18,8 +18,8 @@ use thiserror::Error;
 use crate::compare::evaluate::{Comparison, Evaluation, evaluation, scored};
 use crate::compare::optimize::{Asked, Choosing, LimitRun, Optimization};
 use crate::methods::MethodError;
-use wattgate_trainer::learn::reference::OwnReference;
-use wattgate_trainer::learn::split::SplitError;
+use wattgate_trainer::plan::SplitError;
+use wattgate_trainer::read::OwnReference;
 
 /// Why methods cannot be compared on a corpus.
 #[derive(Clone, Debug, PartialEq, Error)]

@@ -11,10 +11,10 @@ use wattgate_runtime::Confidence;
 use crate::compare::CompareError;
 use crate::compare::evaluate::{Comparison, Quartiles, Subject, TrainedRun, quantile};
 use crate::methods::{Ask, MethodError, Trained};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::{Known, profiled};
-use wattgate_trainer::export::measured::REPEAT;
-use wattgate_trainer::learn::split::{Sampling, Split};
+use wattgate_trainer::fit::REPEAT;
+use wattgate_trainer::plan::{Sampling, Split};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::{Known, profiled};
 
 /// ChaCha stream of the repeats; trainings use others.
 const REPEAT_STREAM: u64 = 5;

@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::compare::evaluate::{Covered, Evaluation, EvaluationRow, SHOWN, Subject};
 use crate::compare::optimize::Optimization;
 use crate::palette::COLOURS;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 const SIZE: (u32, u32) = (900, 600);
 

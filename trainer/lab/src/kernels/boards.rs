@@ -11,7 +11,7 @@ use super::evaluate::{ScoreError, steps_of_fold};
 use super::learner::Learner;
 use super::score::Score;
 use super::split::LEAST_ROWS;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// Least number of units: two to score and two to train on.
 pub const LEAST_UNITS: usize = 4;

@@ -22,10 +22,10 @@ use indicatif::ProgressBar;
 use thiserror::Error;
 use wattgate_kernels::{Call, CallError, Kind, Parameter};
 
-use wattgate_trainer::corpus::fields::{
+use wattgate_trainer::read::fields::{
     FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, csv_io, kind, name, quantity, text,
 };
-use wattgate_trainer::corpus::{AXIS_COLUMNS, CorpusError, MAX_TIME_MS, POWERS_MW, Problem};
+use wattgate_trainer::read::{AXIS_COLUMNS, CorpusError, MAX_TIME_MS, POWERS_MW, Problem};
 
 /// The columns that every file has.
 const REQUIRED: [&str; 5] = ["device", "unit", "kernel", "time_ms", "power_mw"];

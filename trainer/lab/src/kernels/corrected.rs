@@ -12,7 +12,7 @@ use super::demand::Demand;
 use super::features::columns;
 use super::roofline::{LAUNCH, Roofline};
 use super::trees::{Settings, Trees};
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// A model of one target of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

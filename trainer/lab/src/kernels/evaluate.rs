@@ -10,7 +10,7 @@ use super::corrected::value;
 use super::learner::{LearnError, Learner};
 use super::score::Score;
 use super::split::{HeldOut, LEAST_ROWS, parts};
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// Why models of kernels cannot be scored.
 #[derive(Debug, Error)]

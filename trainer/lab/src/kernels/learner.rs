@@ -16,7 +16,7 @@ use super::features::{Columns, columns};
 use super::roofline::Roofline;
 use super::split::LEAST_ROWS;
 use super::tuned::Tuned;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// How a kernel is learned.
 #[derive(Clone, Debug, PartialEq)]

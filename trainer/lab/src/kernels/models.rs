@@ -20,7 +20,7 @@ use super::evaluate::ScoreError;
 use super::split::{HeldOut, LEAST_ROWS, parts};
 use super::trees::Settings;
 use super::tuned::Tuned;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// The first bytes of a file. The last one is the version: the models of another version have other inputs.
 const MAGIC: [u8; 8] = *b"wgkerns2";

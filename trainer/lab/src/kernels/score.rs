@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// Relative errors, in percent, within which predictions are counted.
 pub const WITHIN: [u32; 4] = [5, 10, 15, 20];

@@ -22,7 +22,7 @@ use super::corrected::{Corrected, value};
 use super::split::{HeldOut, LEAST_ROWS, parts};
 use super::trees::Settings;
 use super::tuned::{Trial, target};
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// Settings of a bracket's first rung; each rung keeps a third.
 const WIDTH: usize = 9;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use wattgate_kernels::Kind;
 
 use super::trees::Settings;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// The result of a setting on a rung.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,12 +6,12 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::{Method, MethodError, Predicted, Trained};
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::corpus::modes::all_modes;
-use wattgate_trainer::learn::predictions::{Predictions, Target};
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::learn::standard::Standard;
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Standard;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::read::Known;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::read::all_modes;
+use wattgate_trainer::score::{Predictions, Target};
 
 /// Number of candidate modes of `linear-4`.
 const CANDIDATES: usize = 10;

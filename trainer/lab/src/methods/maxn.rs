@@ -1,8 +1,8 @@
 //! `maxn`: the fastest candidate, whatever its power; the speed of a board without a limit.
 
 use super::{Ask, Method, MethodError, Trained, fastest_within};
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::read::Known;
 
 /// The baseline `maxn`.
 pub struct Maxn;

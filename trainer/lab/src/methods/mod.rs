@@ -16,12 +16,12 @@ use thiserror::Error;
 use wattgate_runtime::guard::GuardError;
 use wattgate_runtime::{Confidence, FormatError};
 
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::export::exported::Exported;
-use wattgate_trainer::learn::gp::SingularKernel;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::train::{Task, TrainError};
+use wattgate_trainer::fit::Exported;
+use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::{Task, TrainError};
+use wattgate_trainer::read::Known;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::score::Predictions;
 
 /// A method of choosing modes.
 pub trait Method: Sync {

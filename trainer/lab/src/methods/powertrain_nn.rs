@@ -19,11 +19,11 @@ use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::grid::Grid;
 
 use super::{Method, MethodError, Predicted, Trained};
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::corpus::modes::all_modes;
-use wattgate_trainer::learn::predictions::{Predictions, Target};
-use wattgate_trainer::learn::standard::Standard;
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Standard;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::read::Known;
+use wattgate_trainer::read::all_modes;
+use wattgate_trainer::score::{Predictions, Target};
 
 /// Layer sizes: inputs, hidden layers, output.
 const SIZES: [usize; 5] = [4, 256, 128, 64, 1];

@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 
 use super::powertrain_nn::{Loss, Recipe, Training, predict_each};
 use super::{Method, MethodError, Trained};
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::reference::Reference;
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::read::Reference;
+use wattgate_trainer::score::Target;
 
 /// Seed of the reference networks, which all runs share.
 const REFERENCE_SEED: u64 = 0;

@@ -6,8 +6,8 @@ use wattgate_runtime::PowerMode;
 use wattgate_runtime::grid::Axis;
 
 use super::{Ask, Method, MethodError, Trained};
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::read::Known;
 
 /// The baseline `presets`.
 pub struct Presets;

@@ -1,8 +1,8 @@
 //! `random`: the fastest training mode whose measured power is within the limit.
 
 use super::{Ask, Method, MethodError, Trained, fastest_within};
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::read::Known;
 
 /// The baseline `random`.
 pub struct Random;

@@ -12,10 +12,10 @@ use smartcore::linalg::basic::matrix::DenseMatrix;
 use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
 
 use super::{Method, MethodError, Predicted, Trained};
-use wattgate_trainer::corpus::modes::all_modes;
-use wattgate_trainer::learn::predictions::{Predictions, Target};
-use wattgate_trainer::learn::standard::Standard;
-use wattgate_trainer::train::Task;
+use wattgate_trainer::fit::Standard;
+use wattgate_trainer::fit::Task;
+use wattgate_trainer::read::all_modes;
+use wattgate_trainer::score::{Predictions, Target};
 
 /// A method with trees.
 #[derive(Clone, Copy)]

@@ -4,13 +4,13 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use wattgate_runtime::{Front, Milliwatts, Model, Query, SelectError};
 
 use super::{Ask, Method, MethodError, Trained, fastest_within};
-use wattgate_trainer::corpus::modes::Known;
-use wattgate_trainer::export::exported::Exported;
-use wattgate_trainer::learn::expected::Residual;
-use wattgate_trainer::learn::guard::deviations;
-use wattgate_trainer::learn::plan::promise;
-use wattgate_trainer::learn::predictions::Predictions;
-use wattgate_trainer::train::{Task, Taught, train};
+use wattgate_trainer::fit::Exported;
+use wattgate_trainer::fit::Residual;
+use wattgate_trainer::fit::deviations;
+use wattgate_trainer::fit::{Task, Taught, train};
+use wattgate_trainer::plan::promise;
+use wattgate_trainer::read::Known;
+use wattgate_trainer::score::Predictions;
 
 /// Capacity of the Pareto front; fronts of measured modes are smaller.
 const FRONT: usize = 4_096;

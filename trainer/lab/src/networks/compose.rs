@@ -19,7 +19,7 @@ use wattgate_kernels::{Call, Kind};
 use super::lower::Layer;
 use crate::kernels::demand::Demand;
 use crate::kernels::models::{KernelModel, KernelModels};
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 /// A call that takes less than this many times a launch waits for its launch.
 const LAUNCHING: f64 = 1.25;

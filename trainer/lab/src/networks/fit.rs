@@ -22,17 +22,17 @@ use wattgate_runtime::{FormatError, Region};
 
 use super::compose::{ComposeError, Composed, Composer, Factors, Predicted};
 use crate::kernels::models::{KernelModels, UnitError};
-use wattgate_trainer::corpus::Corpus;
-use wattgate_trainer::corpus::modes::{Known, all_modes, profiled};
-use wattgate_trainer::corpus::units::Units;
-use wattgate_trainer::export::export;
-use wattgate_trainer::export::exported::Exported;
-use wattgate_trainer::export::surface::{Origin, Surface};
-use wattgate_trainer::learn::expected::{Expected, LeftOut, Residual};
-use wattgate_trainer::learn::gp::{Process, SingularKernel};
-use wattgate_trainer::learn::mean::{Mean, Place, Scales};
-use wattgate_trainer::learn::predictions::Target;
-use wattgate_trainer::learn::priors::Priors;
+use wattgate_trainer::fit::Exported;
+use wattgate_trainer::fit::Priors;
+use wattgate_trainer::fit::export;
+use wattgate_trainer::fit::{Expected, LeftOut, Residual};
+use wattgate_trainer::fit::{Mean, Place, Scales};
+use wattgate_trainer::fit::{Origin, Surface};
+use wattgate_trainer::fit::{Process, SingularKernel};
+use wattgate_trainer::read::Corpus;
+use wattgate_trainer::read::Units;
+use wattgate_trainer::read::{Known, all_modes, profiled};
+use wattgate_trainer::score::Target;
 
 /// Relative error of composing, as a standard deviation of ln time and of ln power, on top of the units'
 /// errors: what a queue of calls leaves out, such as memory that the calls before keep busy. The root mean
@@ -482,7 +482,7 @@ pub struct NetworkOptions<'a> {
 }
 
 /// Makes the model file of a network, corrected by a corpus with its grid, if there is one. `progress`
-/// advances by [`PROGRESS`](wattgate_trainer::export::student::PROGRESS).
+/// advances by [`PROGRESS`](wattgate_trainer::fit::EXPORT_PROGRESS).
 pub fn fit(
     network: &Network<'_>,
     corpus: Option<&Corpus>,

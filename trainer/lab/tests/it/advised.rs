@@ -14,7 +14,7 @@ use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::steady::Steady;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::{Workload, names};
-use wattgate_trainer::corpus::{Blank, Corpus};
+use wattgate_trainer::read::{Blank, Corpus};
 
 const BOARDS: [&str; 3] = ["orin-agx-64", "orin-nano-8-super", "xavier-agx"];
 

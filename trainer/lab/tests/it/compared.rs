@@ -6,9 +6,9 @@ use crate::common::{corpus, folder, number, run, with_corpora, write};
 use indicatif::ProgressBar;
 use serde_json::Value;
 use wattgate_runtime::shape::Shape;
-use wattgate_trainer::corpus::Corpus;
 use wattgate_trainer::fit::{FitOptions, fit};
-use wattgate_trainer::learn::split::{Amount, Sampling};
+use wattgate_trainer::plan::{Amount, Sampling};
+use wattgate_trainer::read::Corpus;
 
 #[test]
 fn every_method_is_scored_on_the_same_modes() {

@@ -5,8 +5,8 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use wattgate_lab::characterize::joint::Joint;
-use wattgate_trainer::corpus::modes::all_modes;
-use wattgate_trainer::corpus::{Blank, Corpus, fed};
+use wattgate_trainer::read::all_modes;
+use wattgate_trainer::read::{Blank, Corpus, fed};
 
 use crate::common::folder;
 use crate::sized::Sized;

@@ -12,7 +12,7 @@ use wattgate_runtime::{Confidence, Model};
 use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
-use wattgate_trainer::learn::predictions::Predictions;
+use wattgate_trainer::score::Predictions;
 
 use crate::common::{folder, run, write};
 use crate::kernels::simulated;
@@ -191,7 +191,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
         upper.power.expect("a power"),
     );
     let board = Board::named("xavier-agx").expect("a board");
-    let modes: Vec<[u32; 4]> = wattgate_trainer::corpus::modes::all_modes(model.grid()).collect();
+    let modes: Vec<[u32; 4]> = wattgate_trainer::read::all_modes(model.grid()).collect();
     let (mut errors, mut over, mut count) = ([0.0; 2], 0, 0);
     for unit in [901, 902, 903] {
         let unit = Unit::drawn(unit);
@@ -291,7 +291,7 @@ fn run_on_a_unit(path: &Path) -> Vec<(usize, f64)> {
     let mut profiler = Profiler::new(&board, unit, &workload, 2);
     let bytes = fs::read(path.join("net.wgt")).expect("a model");
     let model = Model::parse(&bytes).expect("a model");
-    let modes: Vec<[u32; 4]> = wattgate_trainer::corpus::modes::all_modes(model.grid()).collect();
+    let modes: Vec<[u32; 4]> = wattgate_trainer::read::all_modes(model.grid()).collect();
     let mut rows =
         vec!["device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind".to_owned()];
     for id in [100, 800, 1_500, 2_200, 2_900, 3_600] {

@@ -9,7 +9,7 @@ use wattgate_runtime::PowerMode;
 
 use crate::characterize::four_modes::{FourModes, Network, Scores};
 use crate::cli::{Failure, cli, json, print_json, print_text, show};
-use wattgate_trainer::cli::inputs::{BlankArgument, read_corpus, refuse_input};
+use wattgate_trainer::cli::{inputs::BlankArgument, inputs::read_corpus, inputs::refuse_input};
 
 const EXAMPLE: &str = "\
 Examples:

@@ -9,7 +9,7 @@ use wattgate_runtime::Milliwatts;
 use crate::characterize::breakdown::{Breakdown, breakdown};
 use crate::characterize::page::page;
 use crate::cli::{Failure, print_json, print_text};
-use wattgate_trainer::cli::inputs::{BlankArgument, read_fed, refuse_input};
+use wattgate_trainer::cli::{inputs::BlankArgument, inputs::read_fed, inputs::refuse_input};
 
 const EXAMPLE: &str = "\
 Example:

@@ -6,7 +6,7 @@ use super::{CorporaArgument, LearnerArgument};
 use crate::cli::{Failure, print_json, print_text, progress_bar};
 use crate::kernels::boards::{Boards, boards, steps};
 use crate::kernels::evaluate::units;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 const EXAMPLE: &str = "\
 Example:

@@ -7,7 +7,7 @@ use crate::cli::{Failure, print_json, print_text, progress_bar};
 use crate::kernels::evaluate::{Evaluation, evaluate, steps, units};
 use crate::kernels::score::WITHIN;
 use crate::kernels::split::HeldOut;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 const EXAMPLE: &str = "\
 Example:

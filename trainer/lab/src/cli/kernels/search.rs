@@ -12,7 +12,7 @@ use crate::kernels::search::{BRACKET, Budget, read, search, to_csv};
 use crate::kernels::trees::Settings;
 use crate::kernels::tuned::{Trial, Tuned};
 use wattgate_trainer::cli::inputs::refuse_input;
-use wattgate_trainer::learn::predictions::Target;
+use wattgate_trainer::score::Target;
 
 const EXAMPLE: &str = "\
 Example:
