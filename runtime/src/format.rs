@@ -34,7 +34,7 @@ pub const VERSION: u16 = 5;
 /// levels, no spread of the time and no measured modes, version 3 has no units, version 4 no idle power.
 pub const OLDEST_VERSION: u16 = 1;
 
-/// The code of the inputs in a header: [`AxisFeatures`](crate::AxisFeatures), then levels. The older
+/// The code of the inputs in a header: [`AxisFeatures`](crate::network::AxisFeatures), then levels. The older
 /// versions have 1: no levels.
 pub const FEATURE_MAP: u8 = 2;
 
@@ -141,7 +141,7 @@ pub struct Header {
     pub outputs: u8,
     /// The layer shape.
     pub shape: Shape,
-    /// [`Grid::hash`](crate::Grid::hash) of the axes.
+    /// [`Grid::hash`](crate::grid::Grid::hash) of the axes.
     pub grid_hash: u32,
 }
 
@@ -267,7 +267,7 @@ pub struct Body<'a> {
     pub least_spread: u16,
     /// The spread of the time. Absent before version 3.
     pub time_spread: TimeSpread,
-    /// The measured modes, [`MEASURED_LEN`](crate::MEASURED_LEN) bytes each. Absent before
+    /// The measured modes, [`MEASURED_LEN`] bytes each. Absent before
     /// version 3.
     #[serde(borrow)]
     pub measured: &'a [u8],
@@ -276,7 +276,7 @@ pub struct Body<'a> {
     /// The TPCs of the GPU that were gated while the board was profiled, one bit each, if known.
     /// Absent in version 1.
     pub tpc_pg_mask: Option<u32>,
-    /// The units that were profiled, [`UNIT_LEN`](crate::UNIT_LEN) bytes each. This and what follows is absent
+    /// The units that were profiled, [`UNIT_LEN`](crate::fleet::UNIT_LEN) bytes each. This and what follows is absent
     /// before version 4.
     #[serde(borrow)]
     pub units: &'a [u8],

@@ -293,7 +293,7 @@ impl<const N: usize> Front<N> {
     }
 
     /// Whether power and time of the first point are guesses, since its mode is none of the model's: only a limit calls for it,
-    /// and [`Objective::Power`](crate::Objective::Power) without a deadline.
+    /// and [`Objective::Power`] without a deadline.
     pub fn is_least_guessed(&self) -> bool {
         self.is_least_guessed
     }

@@ -252,7 +252,7 @@ fn of_unit((id, effect): &(Option<UnitId>, Effect)) -> OfUnit {
 }
 
 /// Trains on a part of a corpus and scores the exported file on the rest. The progress bar
-/// advances by [`PROGRESS`](crate::train::PROGRESS).
+/// advances by [`PROGRESS`].
 pub fn fit(
     corpus: &Corpus,
     options: &FitOptions<'_>,

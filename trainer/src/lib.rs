@@ -15,6 +15,8 @@
 //! | How far are its predictions off? | [`score`] |
 //! | What is in a model file? | [`file`](mod@file) |
 #![forbid(unsafe_code)]
+// For those who work on it: cargo doc --document-private-items.
+#![allow(rustdoc::private_intra_doc_links)]
 
 mod ask_tell;
 mod check;

@@ -249,7 +249,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     }
 
     /// Sets the time constant of a chip of the sensor, within the range of
-    /// [`Chip::time_constant`](crate::Chip::time_constant). The window follows.
+    /// [`Chip::time_constant`](crate::estimator::Chip::time_constant). The window follows.
     pub fn set_time_constant(
         &mut self,
         chip: usize,
@@ -263,7 +263,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         Ok(())
     }
 
-    /// Sets the steps and the offset of the sensor in mW, as in [`Chip::step`](crate::Chip::step) and
+    /// Sets the steps and the offset of the sensor in mW, as in [`Chip::step`](crate::estimator::Chip::step) and
     /// [`Settings::sensor_offset`]. The allowed power follows at once. Everything learned stays.
     pub fn set_sensor_steps(&mut self, steps: [Milliwatts; MOST_CHIPS], offset: Milliwatts) {
         for (chip, step) in self.settings.chips.iter_mut().zip(steps) {

@@ -21,7 +21,7 @@
 //! | `Sensor` | the estimate, the energy, and whether the readings are live | a gap, a blind sensor, another front or program; the energy stays |
 //! | `Stay` | the stay in a mode: when it was requested and set, what was measured in it | another request |
 //!
-//! **Estimator** ([`Estimator`](crate::Estimator)). The power sensor is a low-pass. The estimator
+//! **Estimator** ([`Estimator`](crate::estimator::Estimator)). The power sensor is a low-pass. The estimator
 //! inverts it. It estimates the power now with its standard deviation, the time of the last step, and
 //! the mean power of any time span.
 //!

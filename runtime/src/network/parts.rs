@@ -8,7 +8,7 @@ use super::rows::TOGETHER;
 use crate::lanes::{LANES, VECTORS};
 use crate::shape::{Shape, Widths};
 
-/// The pairs that a [`Workspace`](crate::Workspace) needs for a shape, given the total number of
+/// The pairs that a [`Workspace`](crate::network::Workspace) needs for a shape, given the total number of
 /// values on the axes of cores, CPU clocks and memory clocks.
 pub const fn workspace_pairs(shape: Shape, values: usize) -> usize {
     let parts = Parts::new(shape.widths(), values);
@@ -46,7 +46,7 @@ impl Parts {
     }
 }
 
-/// A [`Workspace`](crate::Workspace) is too small for a model.
+/// A [`Workspace`](crate::network::Workspace) is too small for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkspaceTooSmall {

@@ -256,7 +256,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             power_limit: arguments.limit,
             deadline: aim.deadline,
             idle: wanted.idle(named.idle()?, least),
-            ..Query::default()
         };
         let choice = front.select(&query);
         let within = Query {

@@ -268,7 +268,9 @@ impl<'a> Board<'a> {
     pub fn tick(&mut self) {
         let (scenario, ms) = (self.scenario, self.now);
         self.now += 1;
-        while let Some((_, mode)) = self.coming.pop_front_if(|(at, _)| *at <= ms) {
+        while self.coming.front().is_some_and(|(at, _)| *at <= ms)
+            && let Some((_, mode)) = self.coming.pop_front()
+        {
             (self.mode, self.shown) = (mode, mode);
         }
         if scenario.case.fault == Fault::OtherProgram
