@@ -159,15 +159,15 @@ impl<const N: usize> Front<N> {
         let too_slow = query.deadline.map_or(0, |deadline| {
             points.partition_point(|point| point.guarded_time > deadline)
         });
-        let too_slow = too_slow.max(self.first_known(query.objective, query.deadline.is_some()));
-        let in_time = points.get(too_slow..).unwrap_or(&[]);
+        let first = too_slow.max(self.first_known(query.objective, query.deadline.is_some()));
+        let in_time = points.get(first..).unwrap_or(&[]);
         let cheapest = in_time.first().ok_or(SelectError::TooSlow {
             least_time: fastest.guarded_time,
         })?;
         let affordable = query.power_limit.map_or(in_time.len(), |limit| {
             in_time.partition_point(|point| point.guarded <= limit)
         });
-        let fitting = too_slow..too_slow + affordable;
+        let fitting = first..first + affordable;
         let best = match query.objective {
             _ if fitting.is_empty() => None,
             Objective::Time => Some(fitting.end.saturating_sub(1)),

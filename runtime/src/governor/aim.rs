@@ -81,10 +81,12 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
 
     /// Takes the pace of a period in the present mode.
     pub(super) fn take_pace(&mut self, pace: Pace, now: Milliseconds) {
-        if self.load.is_throttled || self.stay.set.is_none() {
+        let at = self.stay.at;
+        // A ratio to a guess says nothing of the other modes.
+        let is_guess = at == 0 && self.modes.front().is_least_guessed();
+        if self.load.is_throttled || self.stay.set.is_none() || is_guess {
             return;
         }
-        let at = self.stay.at;
         let period = self.predicted_time(at) / pace.pace;
         // A report may come a step late.
         let shortest = period * pace.steps / (pace.steps + 1.0);

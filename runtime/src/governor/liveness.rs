@@ -6,7 +6,8 @@
 //! although a change of the mode or of the GPU's load must show. When the readings of a busy board
 //! stand still for long, the governor *probes* the sensor: it makes such a change itself.
 
-use super::load::{BUSY_LOAD, Load, is_same_load};
+use super::load::{Load, is_same_load};
+use super::memory::BUSY_LOAD;
 use crate::estimator::{MOST_CHIPS, Sample};
 use crate::units::{Milliseconds, Milliwatts};
 

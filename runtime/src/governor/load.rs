@@ -8,10 +8,8 @@ use crate::units::Milliseconds;
 /// Smoothing time in ms of the GPU's load.
 const SMOOTHING_MS: u64 = 60;
 
-/// Loads of the GPU in permille: the tolerance within which two are equal, and the least load of a busy board, which is
-/// also the least change that must show.
+/// Tolerance within which two loads of the GPU in permille are equal.
 const SAME_LOAD: u16 = 100;
-pub const BUSY_LOAD: u16 = 500;
 
 /// Whether two loads of the GPU are equal. An unknown load is equal to any.
 pub fn is_same_load(one: Option<u16>, other: Option<u16>) -> bool {

@@ -9,7 +9,6 @@
 //!   time doubles, up to the user's memory time.
 
 use super::interface::least;
-use super::load::BUSY_LOAD;
 use crate::units::Milliseconds;
 
 /// Time in ms of a lighter load, on a fully busy board, after which a higher level expires. The
@@ -19,6 +18,9 @@ const BUSY_MS: u64 = 84_000;
 
 /// The same time at the start, in ms. It is shorter because the model's level was never measured.
 const INITIAL_BUSY_MS: u64 = 21_000;
+
+/// Least load in permille of the GPU of a busy board, and the least change of it that must show.
+pub const BUSY_LOAD: u16 = 500;
 
 /// A load below this part of the model's level is a lighter one. Above it, the model may be wrong by as much: units of
 /// a board differ by a fifth.

@@ -305,11 +305,13 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             // What was learned of a faster mode may say that it draws less. From one that is within the limit that is a step up.
             Some(next) if next > self.stay.at && is_within => self.try_up(next, now),
             Some(next) if next != self.stay.at => self.change(next, State::SteppingDown, now),
-            _ if self.state == State::Safe(Cause::CannotHold) => Command::Keep,
+            // Other modes of little power are tried only from one that is over the limit: they may draw more.
+            _ if is_within || self.state == State::Safe(Cause::CannotHold) => Command::Keep,
             _ => self.cannot_hold(now),
         }
     }
 
+    /// Sets a faster mode, if a step up is left.
     fn try_up(&mut self, next: usize, now: Milliseconds) -> Command {
         if self.ups.is_empty() || self.state != State::Tracking {
             return Command::Keep;
@@ -357,10 +359,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 && !self.modes.is_held(index, now)
         });
         match next {
-            Some(next) if next > at && self.saves(next, LEAST_GAIN) => {
-                self.ups.take();
-                self.change(next, State::ProbingUp, now)
-            }
+            Some(next) if next > at && self.saves(next, LEAST_GAIN) => self.try_up(next, now),
             _ if !self.is_wanted(at + 1, goal) => Command::Keep,
             _ => self.explore(phase, allowed, now),
         }

@@ -13,9 +13,9 @@ use thiserror::Error;
 use wattgate_runtime::estimator::MOST_CHIPS;
 use wattgate_runtime::{Milliwatts, Sample};
 
-use crate::files::{Files, Knob, KnobError, Refusal};
+use crate::files::{Files, Knob};
 use crate::ina238::{Ina238, PowerError};
-use crate::rail::{FULL_SCALE_MV, Rail, Reading};
+use crate::rail::{FULL_SCALE_MV, Rail, Reading, SampleFault, fault};
 use crate::search::{DiscoverError, Search};
 use crate::shunt::Step;
 
@@ -51,38 +51,6 @@ pub struct SampleError {
     pub rail: Arc<str>,
     /// What is wrong with the rail.
     pub fault: SampleFault,
-}
-
-/// What is wrong with a rail.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum SampleFault {
-    /// The file is gone: the driver was unbound.
-    #[error("the sensor's file is missing")]
-    Missing,
-    /// EAGAIN: the driver has no reading now.
-    #[error("no reading now")]
-    NotReady,
-    /// Another error of the system.
-    #[error("cannot be read: {0}")]
-    Unreadable(Refusal),
-    /// The text is not a whole number.
-    #[error("the sensor's file holds no number")]
-    NotANumber,
-    /// The current in mA is lower than an offset explains.
-    #[error("negative current of {0} mA")]
-    Negative(i64),
-    /// The voltage in mV is zero or negative, although the rail feeds the running board.
-    #[error("no voltage: {0} mV")]
-    NoVoltage(i64),
-    /// The power in µW of the whole board is zero or negative, although the board runs.
-    #[error("no power: {0} µW")]
-    NoPower(i64),
-    /// The power in µW is more than any board draws.
-    #[error("absurd power: {0} µW")]
-    AbsurdPower(i64),
-    /// The voltage in mV or the current in mA is at full scale.
-    #[error("at full scale: {millivolts} mV, {milliamperes} mA")]
-    FullScale { millivolts: i64, milliamperes: i64 },
 }
 
 /// The rails that add up to the total power.
@@ -277,17 +245,6 @@ fn root_of_squares(steps: impl Iterator<Item = i64>) -> Milliwatts {
 /// A power in µW, rounded up.
 fn milliwatts(microwatts: i64) -> Milliwatts {
     Milliwatts(u32::try_from((microwatts + 999) / 1_000).unwrap_or(u32::MAX))
-}
-
-pub(crate) fn fault(error: KnobError) -> SampleFault {
-    match error {
-        KnobError::Unreadable { why, .. } => match why.kind() {
-            io::ErrorKind::NotFound => SampleFault::Missing,
-            io::ErrorKind::WouldBlock => SampleFault::NotReady,
-            _ => SampleFault::Unreadable(why),
-        },
-        _ => SampleFault::NotANumber,
-    }
 }
 
 impl From<PowerError> for SampleFault {

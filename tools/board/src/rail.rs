@@ -4,10 +4,12 @@
 //! (`jetson-platform.md`, section 6.3). But a supply that sags raises the current at once, and with a
 //! stale voltage that looks like a step of the power. So a current that moves asks for the voltage.
 
+use std::io;
 use std::sync::Arc;
 
-use crate::files::{Files, Knob};
-use crate::power::{SampleFault, fault};
+use thiserror::Error;
+
+use crate::files::{Files, Knob, KnobError, Refusal};
 use crate::shunt::{LOWEST_MA, Step};
 
 /// Full scale of the bus voltage: 4095 steps of 8 mV (section 6.3).
@@ -24,6 +26,50 @@ const FULL_SCALE_MA: i64 = 32_760;
 /// The part of a current whose change is taken for the load's ripple. A voltage that is older errs by
 /// less than this part, and reads of the voltage take little of the bus.
 const RIPPLE: i64 = 128;
+
+/// What is wrong with a rail.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum SampleFault {
+    /// The file is gone: the driver was unbound.
+    #[error("the sensor's file is missing")]
+    Missing,
+    /// EAGAIN: the driver has no reading now.
+    #[error("no reading now")]
+    NotReady,
+    /// Another error of the system.
+    #[error("cannot be read: {0}")]
+    Unreadable(Refusal),
+    /// The text is not a whole number.
+    #[error("the sensor's file holds no number")]
+    NotANumber,
+    /// The current in mA is lower than an offset explains.
+    #[error("negative current of {0} mA")]
+    Negative(i64),
+    /// The voltage in mV is zero or negative, although the rail feeds the running board.
+    #[error("no voltage: {0} mV")]
+    NoVoltage(i64),
+    /// The power in µW of the whole board is zero or negative, although the board runs.
+    #[error("no power: {0} µW")]
+    NoPower(i64),
+    /// The power in µW is more than any board draws.
+    #[error("absurd power: {0} µW")]
+    AbsurdPower(i64),
+    /// The voltage in mV or the current in mA is at full scale.
+    #[error("at full scale: {millivolts} mV, {milliamperes} mA")]
+    FullScale { millivolts: i64, milliamperes: i64 },
+}
+
+/// What an error of a sensor's file means for the rail.
+pub(crate) fn fault(error: KnobError) -> SampleFault {
+    match error {
+        KnobError::Unreadable { why, .. } => match why.kind() {
+            io::ErrorKind::NotFound => SampleFault::Missing,
+            io::ErrorKind::WouldBlock => SampleFault::NotReady,
+            _ => SampleFault::Unreadable(why),
+        },
+        _ => SampleFault::NotANumber,
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Rail {

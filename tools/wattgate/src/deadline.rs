@@ -10,26 +10,26 @@ use wattgate_watchdog::report::Report;
 
 use crate::hold::Held;
 
-/// What becomes of the deadline of an aim.
+/// Watches whether the deadline of an aim is met.
 #[derive(Clone, Copy, Debug)]
-pub struct Deadline {
+pub struct DeadlineWatch {
     by: By,
     start: Option<Duration>,
     /// When all steps were done, after the start.
     done: Option<Duration>,
-    /// Steps that were told last.
-    steps: u64,
+    /// Steps that were told last; `None` if nobody tells them.
+    steps: Option<u64>,
     is_warned: bool,
 }
 
-impl Deadline {
+impl DeadlineWatch {
     /// `None` for an aim without a deadline.
     pub fn of(wanted: Option<Wanted>) -> Option<Self> {
         Some(Self {
             by: wanted?.by?,
             start: None,
             done: None,
-            steps: 0,
+            steps: None,
             is_warned: false,
         })
     }
@@ -41,23 +41,23 @@ impl Deadline {
             note(format_args!("warning: {unmet}"));
             self.is_warned = true;
         }
-        self.steps = report.steps.unwrap_or(self.steps);
+        self.steps = report.steps.or(self.steps);
         if let By::Work { steps, .. } = self.by
-            && self.steps >= steps
+            && self.steps.is_some_and(|done| done >= steps)
         {
             self.done.get_or_insert(now.saturating_sub(start));
         }
     }
 
     /// What became of it at the end; `None` if nobody can tell.
-    pub fn ended(&self, held: &Held) -> Option<Ended> {
+    pub fn ended(&self, held: &Held) -> Option<DeadlineEnd> {
         match self.by {
-            By::Step(deadline) => Some(Ended::Step {
+            By::Step(deadline) => Some(DeadlineEnd::Step {
                 step: Microseconds((1e6 / held.rate()?) as u32),
                 deadline,
             }),
-            By::Work { steps, within } => Some(Ended::Work {
-                done: self.steps,
+            By::Work { steps, within } => Some(DeadlineEnd::Work {
+                done: self.steps?,
                 steps,
                 after: self
                     .done
@@ -71,7 +71,7 @@ impl Deadline {
 
 /// How a deadline ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum DeadlineEnd {
     Step {
         step: Microseconds,
         deadline: Microseconds,
@@ -86,7 +86,7 @@ pub enum Ended {
     },
 }
 
-impl Ended {
+impl DeadlineEnd {
     /// Whether the deadline was met; `None` if the time for the steps is not over.
     pub fn is_met(&self) -> Option<bool> {
         match *self {
@@ -101,7 +101,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for DeadlineEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.is_met() {
             Some(true) => "deadline met: ",
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_deadline_is_met_missed_or_not_over() {
-        let step = |us| Ended::Step {
+        let step = |us| DeadlineEnd::Step {
             step: Microseconds(us),
             deadline: Microseconds(33_000),
         };
@@ -146,7 +146,7 @@ mod tests {
             step(48_840).to_string(),
             "deadline missed: 48.8 ms a step, at most 33.0 ms wanted"
         );
-        let work = |done, after, passed| Ended::Work {
+        let work = |done, after, passed| DeadlineEnd::Work {
             done,
             steps: 400,
             after,

@@ -316,7 +316,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     })
 }
 
-/// What a deadline needs that no mode offers, and the fastest time within a limit; `None` for other errors.
+/// Says what the deadline would need, and how fast the fastest mode within the limit is. `None` if no deadline is the reason.
 fn detail(
     error: SelectError,
     wanted: Wanted,

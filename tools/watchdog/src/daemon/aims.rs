@@ -149,8 +149,8 @@ impl<F: Files> Daemon<F> {
     }
 
     /// Time and energy of a step in the present mode, or in one that is slower by so many places on the front: the
-    /// measured time and power where they are known, the predicted ones elsewhere. `None` without a prediction, which the lowest
-    /// mode of a board need not have.
+    /// measured time and power where they are known, the predicted ones elsewhere. `None` without a prediction: the lowest
+    /// mode of a board need not be one of the model's.
     fn step(&self, slower: usize) -> Option<Step> {
         let (status, _) = self.control.status();
         let front = &self.control.choices().front;
@@ -161,8 +161,7 @@ impl<F: Files> Daemon<F> {
             .position(|it| it.mode == status.mode)?;
         let (point, time) = at(present.checked_sub(slower)?)?;
         let (of_present, _) = at(present)?;
-        let is_guess = front.is_least_guessed() && present == slower;
-        if is_guess && (slower > 0 || self.control.slowness().is_none()) {
+        if front.is_least_guessed() && present == slower {
             return None;
         }
         let measured = status.measured.map_or(0, |it| it.0);

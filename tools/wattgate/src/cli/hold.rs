@@ -20,7 +20,7 @@ use wattgate_watchdog::setup::Setup;
 
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
-use crate::deadline::Ended;
+use crate::deadline::DeadlineEnd;
 use crate::hold::{ByDaemon, End, Held, Own, SessionClock, hold};
 use crate::process::Process;
 use crate::window::Count;
@@ -138,7 +138,7 @@ struct Summary {
 pub fn show(
     held: &Held,
     limit: Milliwatts,
-    deadline: Option<Ended>,
+    deadline: Option<DeadlineEnd>,
     json: bool,
 ) -> Result<(), Failure> {
     let round = |value: f64| (1e3 * value).round() / 1e3;

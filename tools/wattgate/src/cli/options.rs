@@ -89,6 +89,7 @@ pub fn parse(
         json: false,
         workload: Workload::default(),
     };
+    let mut given: Vec<String> = Vec::new();
     loop {
         let option = match parser.next()? {
             Some(Arg::Short('h') | Arg::Long("help")) => return Ok(None),
@@ -100,13 +101,21 @@ pub fn parse(
             }
             None => break,
         };
+        // Of two limits, one would be ignored in silence.
+        if option != REPEATABLE && given.contains(&option) {
+            return Err(lexopt::Error::from(format!("{option} is given twice")).into());
+        }
         if !common.take(&option, &mut parser)? && !take(&option, &mut parser)? {
             return Err(lexopt::Error::UnexpectedOption(option).into());
         }
+        given.push(option);
     }
     common.workload.check()?;
     Ok(Some(common))
 }
+
+/// The option that may be given several times.
+const REPEATABLE: &str = "--reference";
 
 /// The help of [`Plan`].
 pub const PLAN: &str =

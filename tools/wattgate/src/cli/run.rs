@@ -16,7 +16,7 @@ use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 use super::options::{Common, help, limit, parse, within};
 use super::site::{Site, config};
 use super::{Failure, hold, print};
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineWatch;
 use crate::hold::Held;
 use crate::process::Stop;
 use crate::window::Count;
@@ -35,9 +35,9 @@ Options:
 
 const NOTES: &str = "\
 If the daemon runs, it gets a lease, which ends with this command; else this process holds the limit
-itself. At the end it prints the energy, the mean and the highest power, the time over the limit and
-the speed, and whether a deadline was met, and restores the power mode from before: no limit holds then. Processes that outlive PROGRAM are waited
-for.
+itself. At the end it prints the energy, the mean and the highest power, the time over the limit, the
+speed, and whether a deadline was met. Then it restores the power mode from before: no limit holds any
+more. Processes that outlive PROGRAM are waited for.
 
 Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
 limit or it was not held, 5 anything else, such as a workload that failed.
@@ -70,7 +70,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let wanted = aim.wanted()?;
-    let mut deadline = Deadline::of(wanted);
+    let mut deadline = DeadlineWatch::of(wanted);
     let seen = |now: Duration, _: Option<Count>, report: &Report| {
         deadline.iter_mut().for_each(|it| it.see(now, report));
     };

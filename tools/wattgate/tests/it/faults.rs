@@ -314,6 +314,8 @@ fn half_a_deadline_is_refused() {
             "no use for a deadline",
         ),
         ("--steps 0 --within 1h", "the number of steps is 0"),
+        ("--deadline 33ms --deadline 5s", "--deadline is given twice"),
+        ("--limit 30W", "--limit is given twice"),
     ] {
         let mut command = living.command("run");
         command.args(["--limit", "20W", "--model"]).arg(model());

@@ -255,8 +255,10 @@ fn run_tells_the_daemon_its_aim_and_the_steps() {
     assert_eq!(aim.as_deref(), Some("least-power, 100000 steps within 1 h"));
     wait_for("steps", || status().steps > Some(20));
     session.send(Signal::TERM);
-    let (code, _, errors) = session.end();
+    let (code, said, errors) = session.end();
     assert_eq!(code, Some(0), "{errors}");
+    assert!(said.contains("\ndeadline not over: "), "{said}");
+    assert!(said.contains(" of 100000 steps after "), "{said}");
     daemon.await_held(30_000, Source::Config);
     assert_eq!(status().aim, None);
 }
