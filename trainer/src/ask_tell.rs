@@ -20,9 +20,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use statrs::statistics::{Data, Median};
 use thiserror::Error;
-use wattgate_runtime::PowerMode;
 use wattgate_runtime::grid::Axis;
 use wattgate_runtime::shape::Shape;
+use wattgate_runtime::{Model, PowerMode};
 
 use crate::corpus::modes::{Known, agree, all_modes};
 use crate::corpus::{Corpus, IdleReading};
@@ -366,8 +366,10 @@ impl Planner {
         };
         let teachers = self.teachers(&settled)?;
         let exported = distil(&task, &teachers)?;
+        let bytes = exported.encode(0, &exported.expected_errors);
+        Model::parse(&bytes).map_err(TrainError::from)?;
         Ok(Fitted {
-            bytes: exported.encode(0, &exported.expected_errors),
+            bytes,
             modes: told,
             expected_errors: exported.expected_errors,
         })

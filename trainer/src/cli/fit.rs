@@ -21,6 +21,7 @@ use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
+use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::PowerMode;
 
 const EXAMPLE: &str = "\
@@ -198,6 +199,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             path: path.clone(),
             why,
         })?);
+    }
+    if references.len() > MOST_REFERENCES {
+        let found = references.len();
+        return Err(Failure::ManyReferences { found });
     }
     write_model(training, corpus, &references)
 }

@@ -163,8 +163,8 @@ pub enum Failure {
     Constraint(#[from] ConstraintError),
     #[error("{0}")]
     Select(#[from] SelectError),
-    #[error("no mode fits: {detail}")]
-    NoMode { detail: String },
+    #[error("no mode fits: {needed}")]
+    NoMode { needed: String },
     /// The results already list the defects.
     #[error("defects were found")]
     Defects,

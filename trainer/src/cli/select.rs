@@ -310,14 +310,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         no_answer(error).map_or(Ok(()), |json| print_json(&json))?;
     }
     let fastest = fastest.into_iter().min();
-    Err(match detail(error, wanted, arguments.limit.zip(fastest)) {
-        Some(detail) => Failure::NoMode { detail },
+    Err(match needed(error, wanted, arguments.limit.zip(fastest)) {
+        Some(needed) => Failure::NoMode { needed },
         None => error.into(),
     })
 }
 
 /// Says what the deadline would need, and how fast the fastest mode within the limit is. `None` if no deadline is the reason.
-fn detail(
+fn needed(
     error: SelectError,
     wanted: Wanted,
     within: Option<(Milliwatts, Microseconds)>,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use wattgate_cli::output::AtomicFile;
-use wattgate_runtime::PowerMode;
+use wattgate_runtime::{Model, PowerMode};
 
 use super::inputs::{BlankArgument, BoardArgument, off_grid, read_corpus, refuse_input, set_grid};
 use super::{Failure, ShapeArgument, cli, print_json, print_text, progress_bar, show, values};
@@ -231,6 +231,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let fitted = result.map_err(failed)?;
     let error = fitted.exported.expected_errors;
     let bytes = fitted.exported.encode(0, &error);
+    Model::parse(&bytes).map_err(|why| failed(why.into()))?;
 
     let wanted = arguments.explain || figure.is_some();
     let explanation = wanted.then(|| Explanation::of(&composer, models.known_knobs(shown)));
