@@ -54,6 +54,9 @@ Example:
   wattgate-trainer fit tx1.csv --modes 50 -o model.wgt
   wattgate-trainer select model.wgt --limit 5W
 
+To start from another workload or board, `fit` takes references (--reference). `wattgate-lab` compares methods, and
+predicts networks that nobody ran.
+
 Exit codes:
   0  done
   2  the arguments are wrong
