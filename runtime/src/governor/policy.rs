@@ -305,8 +305,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             // What was learned of a faster mode may say that it draws less. From one that is within the limit that is a step up.
             Some(next) if next > self.stay.at && is_within => self.try_up(next, now),
             Some(next) if next != self.stay.at => self.change(next, State::SteppingDown, now),
-            // Other modes of little power are tried only from one that is over the limit: they may draw more.
-            _ if is_within || self.state == State::Safe(Cause::CannotHold) => Command::Keep,
+            _ if self.state == State::Safe(Cause::CannotHold) => Command::Keep,
             _ => self.cannot_hold(now),
         }
     }
