@@ -4,6 +4,7 @@ mod advise;
 mod characterize;
 mod compose;
 mod evaluate;
+mod figures;
 mod kernels;
 mod matrix;
 mod optimize;
@@ -28,6 +29,7 @@ use crate::characterize::energy::SampleError;
 use crate::characterize::four_modes::FourModesError;
 use crate::compare::CompareError;
 use crate::compare::plots::PlotError;
+use crate::figures::FiguresError;
 use crate::kernels::corpus::KernelCorpusError;
 use crate::kernels::evaluate::ScoreError;
 use crate::kernels::models::ModelsError;
@@ -73,6 +75,8 @@ enum Command {
     Kernels(kernels::Arguments),
     /// Predict a network that nobody profiled, from the models of its kernels
     Compose(compose::Arguments),
+    /// Write what the project's texts say it reaches, from what its commands print
+    Figures(figures::Arguments),
 }
 
 /// Why a command failed.
@@ -120,6 +124,8 @@ enum Failure {
     Output(#[from] OutputError),
     #[error("{0}")]
     Plot(#[from] PlotError),
+    #[error("{0}")]
+    Figures(#[from] FiguresError),
 }
 
 impl Failed for Failure {
@@ -131,6 +137,9 @@ impl Failed for Failure {
             | Self::Search(SearchError::Io { .. })
             | Self::NetworkFile(NetworkFileError::Io { .. })
             | Self::Figure { .. }
+            | Self::Figures(
+                FiguresError::Io { .. } | FiguresError::Command { .. } | FiguresError::Output(_),
+            )
             | Self::Samples(SampleError::Io { .. })
             | Self::Output(_)
             | Self::Plot(_) => 5,
@@ -139,6 +148,7 @@ impl Failed for Failure {
                 ..
             } => 4,
             Self::SamplesOfEach { .. }
+            | Self::Figures(FiguresError::NoRun { .. })
             | Self::Kernels {
                 why:
                     ScoreError::NoSuchUnit { .. }
@@ -167,6 +177,7 @@ impl Failed for Failure {
             | Self::Samples(_)
             | Self::NoMinibatch { .. }
             | Self::Stored { .. }
+            | Self::Figures(_)
             | Self::Compare { .. } => 3,
         }
     }
@@ -189,6 +200,7 @@ pub fn run() -> ExitCode {
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Compose(arguments) => compose::run(&arguments),
+        Command::Figures(arguments) => figures::run(&arguments),
     };
     end(result)
 }

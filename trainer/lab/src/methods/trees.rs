@@ -4,12 +4,13 @@
 //! lie within its ranges as far as a few training modes permit. `random-forest`: a hundred trees, each grown
 //! to its end on a bootstrap sample, as scikit-learn's default is.
 
+use forust_ml::objective::ObjectiveType;
+use forust_ml::sampler::SampleMethod;
+use forust_ml::{GradientBooster, Matrix};
 use smartcore::ensemble::random_forest_regressor::{
     RandomForestRegressor, RandomForestRegressorParameters,
 };
-use smartcore::error::Failed;
 use smartcore::linalg::basic::matrix::DenseMatrix;
-use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
 
 use super::{Method, MethodError, Predicted, Trained};
 use wattgate_trainer::fit::Standard;
@@ -35,10 +36,7 @@ impl Method for Trees {
     }
 
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
-        let of = |target| {
-            let predicted = self.predict(task, target);
-            predicted.map_err(|why| MethodError::Trees(why.to_string()))
-        };
+        let of = |target| self.predict(task, target).map_err(MethodError::Trees);
         let time = of(Target::Time)?.expect("every mode that is used has a time");
         Ok(Box::new(Predicted(Predictions {
             time,
@@ -51,7 +49,7 @@ impl Method for Trees {
 
 impl Trees {
     /// The predictions of a target for the whole grid; `None` without a measured one.
-    fn predict(self, task: &Task<'_>, target: Target) -> Result<Option<Vec<f64>>, Failed> {
+    fn predict(self, task: &Task<'_>, target: Target) -> Result<Option<Vec<f64>>, String> {
         let known = task
             .used
             .iter()
@@ -60,40 +58,64 @@ impl Trees {
         if logs.is_empty() {
             return Ok(None);
         }
-        // The base score is zero, so centre the targets.
         let standard = Standard::of(logs.iter().copied());
         let centred: Vec<f64> = logs.iter().map(|log| log - standard.mean).collect();
         let modes: Vec<[u32; 4]> = all_modes(&task.corpus.grid).collect();
-        let (knobs, modes) = (matrix(&knobs)?, matrix(&modes)?);
-        let predicted: Vec<f64> = match self {
-            Self::Boosted => {
-                let parameters = XGRegressorParameters::default()
-                    .with_base_score(0.0)
-                    .with_n_estimators(400)
-                    .with_max_depth(5)
-                    .with_learning_rate(0.05)
-                    .with_subsample(0.9)
-                    .with_seed(task.seed);
-                XGRegressor::fit(&knobs, &centred, parameters)?.predict(&modes)?
-            }
-            Self::Forest => {
-                let parameters = RandomForestRegressorParameters::default()
-                    .with_n_trees(100)
-                    .with_m(4)
-                    .with_seed(task.seed);
-                RandomForestRegressor::fit(&knobs, &centred, parameters)?.predict(&modes)?
-            }
+        let predicted = match self {
+            Self::Boosted => boosted(&knobs, &centred, &modes, task.seed),
+            Self::Forest => forest(&knobs, &centred, &modes, task.seed),
         };
         let of_log = |log: f64| (log + standard.mean).exp();
-        Ok(Some(predicted.into_iter().map(of_log).collect()))
+        Ok(Some(predicted?.into_iter().map(of_log).collect()))
     }
 }
 
-fn matrix(modes: &[[u32; 4]]) -> Result<DenseMatrix<f64>, Failed> {
-    let values = modes
-        .iter()
-        .flatten()
-        .map(|&knob| f64::from(knob))
-        .collect();
-    DenseMatrix::new(modes.len(), 4, values, false)
+fn boosted(
+    knobs: &[[u32; 4]],
+    logs: &[f64],
+    modes: &[[u32; 4]],
+    seed: u64,
+) -> Result<Vec<f64>, String> {
+    // Column by column.
+    let flat = |modes: &[[u32; 4]]| -> Vec<f64> {
+        let columns = (0..4).flat_map(|axis| modes.iter().map(move |mode| f64::from(mode[axis])));
+        columns.collect()
+    };
+    let mut booster = GradientBooster::default()
+        .set_objective_type(ObjectiveType::SquaredLoss)
+        .set_iterations(400)
+        .set_max_depth(5)
+        .set_max_leaves(1 << 5)
+        .set_learning_rate(0.05)
+        .set_sample_method(SampleMethod::Random)
+        .set_subsample(0.9)
+        .set_seed(seed);
+    let known = flat(knobs);
+    let known = Matrix::new(&known, knobs.len(), 4);
+    let fitted = booster.fit_unweighted(&known, logs, None);
+    fitted.map_err(|why| why.to_string())?;
+    Ok(booster.predict(&Matrix::new(&flat(modes), modes.len(), 4), true))
+}
+
+fn forest(
+    knobs: &[[u32; 4]],
+    logs: &Vec<f64>,
+    modes: &[[u32; 4]],
+    seed: u64,
+) -> Result<Vec<f64>, String> {
+    let matrix = |modes: &[[u32; 4]]| {
+        let values = modes
+            .iter()
+            .flatten()
+            .map(|&knob| f64::from(knob))
+            .collect();
+        DenseMatrix::new(modes.len(), 4, values, false)
+    };
+    let parameters = RandomForestRegressorParameters::default()
+        .with_n_trees(100)
+        .with_m(4)
+        .with_seed(seed);
+    let predict =
+        || RandomForestRegressor::fit(&matrix(knobs)?, logs, parameters)?.predict(&matrix(modes)?);
+    predict().map_err(|why| why.to_string())
 }
