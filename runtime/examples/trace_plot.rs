@@ -58,7 +58,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(points: &[Point]) -> Self {
+    fn from_points(points: &[Point]) -> Self {
         let powers = points.iter().map(|point| point.shown_w.max(point.power_w));
         Self {
             from: points[0].seconds,
@@ -84,7 +84,7 @@ impl Frame {
 }
 
 fn draw(title: &str, points: &[Point]) -> Result<String, std::fmt::Error> {
-    let frame = Frame::of(points);
+    let frame = Frame::from_points(points);
     let mut svg = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{HEIGHT}' \
          font-family='sans-serif' font-size='13'>\n<rect width='100%' height='100%' fill='white'/>\n"

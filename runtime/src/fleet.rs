@@ -16,7 +16,7 @@
 //! let unit = fleet.unit(id, Confidence::P95).expect("a confidence that the model supports");
 //! assert!(!unit.is_profiled);
 //!
-//! let mut front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+//! let mut front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
 //! let on_its_unit = front.points()[0].guarded;
 //! front.for_unit(&unit);
 //! assert!(front.points()[0].guarded > on_its_unit);
@@ -148,7 +148,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// From the fields of a file; `None` if a value is out of range. The ratios follow the knots of the guard bands.
-    pub(crate) fn of(units: &'a [u8], reference: u32, others: [GuardBand; 2]) -> Option<Self> {
+    pub(crate) fn from_fields(units: &'a [u8], reference: u32, others: [GuardBand; 2]) -> Option<Self> {
         let (units, rest) = units.as_chunks();
         let fleet = Self {
             units,

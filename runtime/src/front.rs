@@ -16,8 +16,8 @@
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file).unwrap();
-//! let all = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
-//! let some = Front::<16>::of(&model, &model.profiled(), Confidence::P95);
+//! let all = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
+//! let some = Front::<16>::from_model(&model, &model.profiled(), Confidence::P95);
 //! assert!(!all.is_thinned() && some.is_thinned());
 //! assert_eq!(all.points()[0].guarded, some.points()[0].guarded);
 //! assert!(all.points().is_sorted_by(|a, b| a.guarded < b.guarded && a.guarded_time > b.guarded_time));
@@ -132,7 +132,7 @@ impl<const N: usize> Front<N> {
     /// Builds the front of a region of the model's grid for a confidence. For a model without power
     /// it is the fastest mode. For a region of another grid, or if the guard bands do not reach the
     /// confidence, it is empty, and [`Front::select`] reports why.
-    pub fn of(model: &Model<'_>, region: &Region, confidence: Confidence) -> Self {
+    pub fn from_model(model: &Model<'_>, region: &Region, confidence: Confidence) -> Self {
         let mut front = Self::new();
         with_network(model, |mut network| {
             front.rebuild(&mut network, region, confidence);

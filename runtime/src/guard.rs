@@ -273,7 +273,7 @@ impl TimeSpread {
     pub const MOST_SLOPE: u16 = 4 * 4_096;
 
     /// The spread of the time in units of a spread of the power, from that of the power.
-    pub fn of(self, spread: i32) -> f32 {
+    pub fn for_power_spread(self, spread: i32) -> f32 {
         f32::from(self.base) + f32::from(self.slope) / Self::SLOPE_ONE * spread as f32
     }
 }

@@ -29,13 +29,13 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file)?;
-//! let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+//! let front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
 //! let query = Query { power_limit: Some(Milliwatts(5_000)), ..Query::default() };
 //! let choice = front.select(&query)?;
 //! assert!(choice.guarded_power <= query.power_limit);
 //! println!("{}", model.grid().mode(choice.mode).unwrap());
 //!
-//! let mut governor = Governor::new(Settings::L4T, Limit::of(Milliwatts(5_000)));
+//! let mut governor = Governor::new(Settings::L4T, Limit::from_power(Milliwatts(5_000)));
 //! governor.set_front(&front)?;
 //! let mut input = Input::at(Milliseconds(0));
 //! input.sample = Some(Sample::one(Milliwatts(3_000)));

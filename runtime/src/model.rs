@@ -384,7 +384,7 @@ impl<'a> Model<'a> {
                     fields.ratios(&self.time_guard)?,
                     fields.ratios(&self.power_guard)?,
                 ];
-                Fleet::of(units, reference, others).ok_or(FormatError::BadUnits)?
+                Fleet::from_fields(units, reference, others).ok_or(FormatError::BadUnits)?
             }
         };
         let idle = match self.header.version {
@@ -442,7 +442,7 @@ impl<'a> Model<'a> {
     /// The standard deviation of ln time; `None` for a model without a spread of it.
     pub fn time_spread(&self, prediction: Prediction) -> Option<f32> {
         self.has_time_spread()
-            .then(|| self.time_spread.of(prediction.spread) * self.spread_unit())
+            .then(|| self.time_spread.for_power_spread(prediction.spread) * self.spread_unit())
     }
 
     /// The logarithm of the power with the margin of its spread, in units of

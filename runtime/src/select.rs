@@ -11,7 +11,7 @@
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file).unwrap();
-//! let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+//! let front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
 //! let in_time = Query {
 //!     objective: Objective::Energy,
 //!     deadline: Some(Microseconds(20_000_000)),

@@ -178,7 +178,7 @@ impl Planner {
         modes.shuffle(&mut random);
         Ok(Self {
             task,
-            scales: Scales::of(&board.grid),
+            scales: Scales::from_grid(&board.grid),
             board,
             references,
             free: vec![true; modes.len()],

@@ -305,7 +305,7 @@ fn upper_median(values: impl Iterator<Item = f32>) -> Option<f64> {
 /// Outliers by leave-one-out prediction with a Gaussian process. Chunks of fewer than
 /// 2 · [`MIN_MODES`] modes are not judged.
 fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar) -> Vec<Outlier> {
-    let scales = Scales::of(&corpus.grid);
+    let scales = Scales::from_grid(&corpus.grid);
     let mut shuffled = known.to_vec();
     shuffled.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     let parts = shuffled.len().div_ceil(COMPARED).max(1);

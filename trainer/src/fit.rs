@@ -209,7 +209,7 @@ pub struct LeftIdle {
 }
 
 impl IdleReport {
-    fn of(exported: &Exported, model: &Model<'_>, readings: usize) -> Option<Self> {
+    fn new(exported: &Exported, model: &Model<'_>, readings: usize) -> Option<Self> {
         let left_out = exported.idle_left_out.iter();
         let left_out: Vec<_> = left_out
             .map(|reading| LeftIdle {
@@ -229,7 +229,7 @@ impl IdleReport {
 
 /// Idle power in mW of the first and of the last mode of a model's front.
 pub fn idle_range(model: &Model<'_>, idle: Idle) -> [u32; 2] {
-    let front = Front::<FRONT>::of(model, &model.profiled(), Confidence::P50);
+    let front = Front::<FRONT>::from_model(model, &model.profiled(), Confidence::P50);
     let ends = [front.points().first(), front.points().last()];
     ends.map(|point| point.map_or(0, |point| idle.power(point.power).0))
 }
@@ -320,7 +320,7 @@ pub fn fit(
         suspects: suspects.into_iter().map(aside).collect(),
         doubtful: doubtful.into_iter().map(aside).collect(),
         contradictions: contradictions(corpus),
-        idle: IdleReport::of(&exported, &model, corpus.idle.len()),
+        idle: IdleReport::new(&exported, &model, corpus.idle.len()),
         coverage: coverage(&model, &exported.predictions, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),

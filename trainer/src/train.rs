@@ -121,7 +121,7 @@ pub fn distil(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainErr
         profiled: Region::spanning(grid, used).expect("modes of this grid"),
         seed: task.seed,
         modes_used: teachers.left_out().len() as u16,
-        ..Origin::of(task.corpus)
+        ..Origin::from_corpus(task.corpus)
     };
     Ok(export::export(origin, &surface, task.shape, task.progress)?)
 }

@@ -20,7 +20,7 @@ use crate::{Console, state_name};
 pub const STEP_MS: u64 = 10;
 
 /// The limit in mW: in the middle of the TX1's front.
-pub const LIMIT: Limit = Limit::of(Milliwatts(5_000));
+pub const LIMIT: Limit = Limit::from_power(Milliwatts(5_000));
 
 /// The settings of the governor: one chip is present, as on most modules, and each step is a look.
 pub const SETTINGS: Settings = Settings {

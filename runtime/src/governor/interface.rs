@@ -117,7 +117,7 @@ pub struct Limit {
 
 impl Limit {
     /// A limit of the power without an average or a budget.
-    pub const fn of(power: Milliwatts) -> Self {
+    pub const fn from_power(power: Milliwatts) -> Self {
         Self {
             power,
             average: None,

@@ -136,7 +136,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     ///
     /// // In a static of its own, of which only one reference is made.
     /// let mut place: MaybeUninit<Governor<64, &'static Front<64>>> = MaybeUninit::uninit();
-    /// let governor = place.write(Governor::new(Settings::L4T, Limit::of(Milliwatts(15_000))));
+    /// let governor = place.write(Governor::new(Settings::L4T, Limit::from_power(Milliwatts(15_000))));
     /// // This front has no modes.
     /// assert!(governor.set_front(&FRONT).is_err());
     /// ```

@@ -39,7 +39,7 @@ impl AxisFeatures {
 
     /// The features of an axis value v: ln v, −1/v and v, each scaled to −1 … 1 over the axis
     /// and rising with v. Zero on an axis with one value.
-    pub fn of(&self, value: u32) -> [f32; FEATURES] {
+    pub fn at(&self, value: u32) -> [f32; FEATURES] {
         if self.top == Vector3::zeros() {
             return [0.0; FEATURES];
         }
@@ -81,7 +81,7 @@ impl<'a> AxisInputs<'a> {
         let mut inputs = [[0.0; TOGETHER]; FEATURES + 1];
         let values = self.values.iter().skip(first);
         for (place, (at, value)) in (0..TOGETHER).zip((first..).zip(values)) {
-            let [a, b, c] = self.features.of(*value);
+            let [a, b, c] = self.features.at(*value);
             let level = self.levels.get(at).map_or(0, |level| level.cast_signed());
             let level = f32::from(level) / LEVEL_ONE;
             for (inputs, of_value) in inputs.iter_mut().zip([a, b, c, level]) {

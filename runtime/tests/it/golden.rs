@@ -71,7 +71,7 @@ fn every_target_prints_the_golden_report() {
 fn every_target_holds_a_limit_with_the_same_bits() {
     let bytes = fs::read(weights("tx1-image5000.wgt")).expect("a shipped model");
     let model = Model::parse(&bytes).expect("a valid model");
-    let front = Front::<64>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<64>::from_model(&model, &model.profiled(), Confidence::P95);
     let mut governor = Governor::new(SETTINGS, LIMIT);
     governor.set_front(&front).expect("a front with power");
     let mut text = Text(String::new());

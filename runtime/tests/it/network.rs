@@ -80,7 +80,7 @@ fn first_layer(grid: &Grid, layers: &Layers, row: &FirstRow, mode: PowerMode) ->
         .zip(of_curves.chunks(3))
         .map(|((knob, axis), weights)| {
             let values = grid.axis(axis);
-            let features = AxisFeatures::new(values[0], values[values.len() - 1]).of(knob);
+            let features = AxisFeatures::new(values[0], values[values.len() - 1]).at(knob);
             let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
             let sum = products.reduce(|a, b| a + b).expect("three features");
             let at = values
@@ -192,7 +192,7 @@ proptest! {
         let axis: Vec<u32> = axis.into_iter().collect();
         let (first, last) = (axis[0], axis[axis.len() - 1]);
         let scale = AxisFeatures::new(first, last);
-        let all: Vec<_> = axis.iter().map(|&value| scale.of(value)).collect();
+        let all: Vec<_> = axis.iter().map(|&value| scale.at(value)).collect();
         prop_assert_eq!(all[0], [-1.0; 3]);
         prop_assert_eq!(all[all.len() - 1], [1.0; 3]);
         for pair in all.windows(2) {

@@ -27,7 +27,7 @@ fn front_of(file: &str, confidence: u16) -> Front<POINTS> {
     let file = std::fs::read(here.join(file)).expect("a model");
     let model = Model::parse(&file).expect("a valid model");
     let confidence = Confidence::new(confidence).expect("in range");
-    Front::of(&model, &model.profiled(), confidence)
+    Front::from_model(&model, &model.profiled(), confidence)
 }
 
 /// The predicted power of a mode of the front, in mW.
@@ -38,7 +38,7 @@ pub fn predicted(mode: ModeId) -> u32 {
 }
 
 pub fn limit(milliwatts: u32) -> Limit {
-    Limit::of(Milliwatts(milliwatts))
+    Limit::from_power(Milliwatts(milliwatts))
 }
 
 /// A random number in 0 … 1, determined by a seed and an index: xorshift64 (Marsaglia 2003).
@@ -279,22 +279,22 @@ impl Plant {
     /// A plant with a shipped model whose margins differ from mode to mode, 2.4 … 26 %.
     pub fn spread(milliwatts: u32, seed: u64) -> Self {
         let front = front_of("../weights/orin-agx-64-resnet18-all-modes.wgt", 9_500);
-        let mut plant = Self::of(front, milliwatts, seed, L4T, |_| {});
+        let mut plant = Self::build(front, milliwatts, seed, L4T, |_| {});
         plant.error = off_by_1_5_percent;
         plant
     }
 
     pub fn with(milliwatts: u32, seed: u64, sensor: Sensor, set: impl Fn(&mut Settings)) -> Self {
-        Self::of(front(), milliwatts, seed, sensor, set)
+        Self::build(front(), milliwatts, seed, sensor, set)
     }
 
     /// A plant with a model of version 1 whose guard band is 9.4 % for all modes.
     pub fn doubtful(milliwatts: u32, seed: u64) -> Self {
         let front = front_of("tests/models/orin-agx-64-resnet18-all-modes.wgt", 9_900);
-        Self::of(front, milliwatts, seed, L4T, |_| {})
+        Self::build(front, milliwatts, seed, L4T, |_| {})
     }
 
-    fn of(
+    fn build(
         front: Front<POINTS>,
         milliwatts: u32,
         seed: u64,
@@ -416,7 +416,7 @@ impl Plant {
             let step = chip.step.max(1.0);
             *shown = Milliwatts(((register / step).round() * step) as u32);
         }
-        Sample::of(powers)
+        Sample::from_chips(powers)
     }
 
     fn enter(&mut self, mode: ModeId) {

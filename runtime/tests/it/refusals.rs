@@ -27,7 +27,7 @@ fn exercise(bytes: &[u8]) {
     };
     let _ = (model.provenance(), model.tpc_pg_mask());
     for region in [model.profiled(), Region::all(model.grid())] {
-        let front = Front::<16>::of(&model, &region, Confidence::P95);
+        let front = Front::<16>::from_model(&model, &region, Confidence::P95);
         let _ = front.select(&Query::default());
     }
 }
@@ -355,7 +355,7 @@ fn a_file_of_version_1_predicts_as_it_did() {
     );
     assert!(!old.has_spread());
     let [front, expected] =
-        [&old, &new].map(|model| Front::<64>::of(model, &model.profiled(), Confidence::P95));
+        [&old, &new].map(|model| Front::<64>::from_model(model, &model.profiled(), Confidence::P95));
     assert_eq!(front.points(), expected.points());
     assert!(front.points().len() > 2);
     // Three outputs came with version 2.

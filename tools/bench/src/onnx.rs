@@ -75,7 +75,7 @@ pub fn features(case: &Case) -> Vec<f32> {
         let knobs = mode.knobs();
         let [_, cpu, gpu, _] = knobs;
         let levels = [level(Axis::Cpu, of_cpu, cpu), level(Axis::Gpu, of_gpu, gpu)];
-        let curves = (0..Axis::ALL.len()).flat_map(move |axis| axes[axis].of(knobs[axis]));
+        let curves = (0..Axis::ALL.len()).flat_map(move |axis| axes[axis].at(knobs[axis]));
         curves.chain(levels)
     };
     (0..case.grid.modes()).flat_map(of_mode).collect()

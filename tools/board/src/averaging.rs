@@ -80,7 +80,7 @@ struct Chip {
 }
 
 impl Chips {
-    pub(crate) fn of(rails: &Rails) -> Self {
+    pub(crate) fn from_rails(rails: &Rails) -> Self {
         let mut chips: Vec<Chip> = Vec::new();
         for (device, label) in rails.devices() {
             let samples = device.join("samples");

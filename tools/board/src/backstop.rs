@@ -125,10 +125,10 @@ pub(crate) struct CurrentLimit {
 }
 
 impl Backstop {
-    pub(crate) fn of(rails: &Rails) -> Self {
+    pub(crate) fn from_rails(rails: &Rails) -> Self {
         if let Some(rail) = rails.input_rail() {
             return Self::Input {
-                input: Measured::of(rail),
+                input: Measured::from_rail(rail),
                 critical: CurrentLimit::new(rail, "crit", rail.critical.clone()),
                 mean: CurrentLimit::new(rail, "max", rail.mean.clone()),
             };
@@ -147,7 +147,7 @@ impl Backstop {
             driver: None,
             voltage: first.voltage.clone(),
             rest: CurrentLimit::new(rest, "crit", rest.critical.clone()),
-            rest_power: Measured::of(rest),
+            rest_power: Measured::from_rail(rest),
             rest_mw: 0,
         }
     }
@@ -279,7 +279,7 @@ impl Driver {
 }
 
 impl Measured {
-    fn of(rail: &Rail) -> Self {
+    fn from_rail(rail: &Rail) -> Self {
         Self {
             voltage: rail.voltage.clone(),
             current: rail.current.clone(),

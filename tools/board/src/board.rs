@@ -102,8 +102,8 @@ impl Board {
             cpusets,
             root: root.to_owned(),
             knobs,
-            chips: Chips::of(&rails),
-            backstop: Backstop::of(&rails),
+            chips: Chips::from_rails(&rails),
+            backstop: Backstop::from_rails(&rails),
             rails,
             heat,
             cooling,
@@ -170,7 +170,7 @@ impl Board {
     pub fn find_sensors(&mut self, files: &impl Files) -> Result<(), DiscoverError> {
         let root = self.root.clone();
         let rails = Rails::find(&mut Search::new(files, &root))?;
-        (self.chips, self.backstop) = (Chips::of(&rails), Backstop::of(&rails));
+        (self.chips, self.backstop) = (Chips::from_rails(&rails), Backstop::from_rails(&rails));
         self.rails = rails;
         Ok(())
     }

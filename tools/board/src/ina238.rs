@@ -116,10 +116,10 @@ impl Ina238 {
         let named = labels.iter().position(is_input);
         let is_thors = |device: &PathBuf| search.word(&device.join("name")).as_deref() == Ok(THORS);
         let only = (labels == [None] && devices.first().is_some_and(is_thors)).then_some(0);
-        Self::of(search, devices.get(named.or(only)?)?)
+        Self::from_device(search, devices.get(named.or(only)?)?)
     }
 
-    fn of<F: Files>(search: &Search<F>, device: &Path) -> Option<Self> {
+    fn from_device<F: Files>(search: &Search<F>, device: &Path) -> Option<Self> {
         let power = device.join("power1_input");
         let refusal = search.text(&power).err();
         if refusal.is_some_and(|why| why.kind() == io::ErrorKind::NotFound) {

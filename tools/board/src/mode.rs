@@ -255,7 +255,7 @@ impl Board {
         let cores = target.cores(&self.knobs, 0);
         let is_above = |unit, wanted, knob: &Knob| {
             knob.read(files).is_ok_and(|shown| {
-                shown > wanted && !self.obedience.is_known(&Seen::of(unit, wanted, shown))
+                shown > wanted && !self.obedience.is_known(&Seen::new(unit, wanted, shown))
             })
         };
         let gpu = self.knobs.gpu_unit();
@@ -369,7 +369,7 @@ impl Board {
     fn flip_minima(&mut self, files: &impl Files) {
         let online = self.knobs.cpus.online(files);
         for (unit, limits) in self.knobs.limits(online) {
-            if let Some([min, _]) = self.requests.of(unit)
+            if let Some([min, _]) = self.requests.get(unit)
                 && let Ok(max) = limits.max.read(files)
                 && limits.min.read(files) != Ok(min.min(max))
             {

@@ -195,7 +195,7 @@ impl Rails {
             microwatts[rail.chip] += rail.reading.microwatts();
             powers[rail.chip] = milliwatts(microwatts[rail.chip]);
         }
-        Ok(Sample::of(powers))
+        Ok(Sample::from_chips(powers))
     }
 
     /// Reads the voltages that are unknown or whose turn it is, and that of the rail whose current has

@@ -21,7 +21,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// A unit that shows a value.
-    pub fn of(unit: usize, wanted: i64, shown: i64) -> Self {
+    pub fn new(unit: usize, wanted: i64, shown: i64) -> Self {
         Self {
             unit,
             wanted,

@@ -45,7 +45,7 @@ impl Step {
                 (STEP_UV * 1_000 * millivolts + uohm - 1) / uohm,
                 STEP_UV * 1_000 / uohm,
             ),
-            None => Self::Inferred(Currents::of(readings_ma), millivolts),
+            None => Self::Inferred(Currents::from_readings(readings_ma), millivolts),
         }
     }
 
@@ -79,7 +79,7 @@ impl Step {
 pub(crate) struct Currents(u64);
 
 impl Currents {
-    fn of(readings_ma: impl Iterator<Item = i64>) -> Self {
+    fn from_readings(readings_ma: impl Iterator<Item = i64>) -> Self {
         let mut currents = Self(MULTIPLE_MA);
         readings_ma.for_each(|reading| currents.add(reading));
         currents
@@ -125,7 +125,7 @@ mod tests {
 
     /// All states of [`Currents`] that readings at a shunt can lead to.
     fn reachable(shunt_mohm: i64) -> Vec<Currents> {
-        let mut all = vec![Currents::of([].into_iter())];
+        let mut all = vec![Currents::from_readings([].into_iter())];
         let mut next = 0;
         while let Some(&before) = all.get(next) {
             next += 1;
@@ -160,7 +160,7 @@ mod tests {
                 for spread in [1, 2, 3, 7] {
                     let readings = [0, 0, spread, -spread];
                     let readings = readings.map(|it| shown_ma(first + it, shunt_mohm));
-                    let mut currents = Currents::of([].into_iter());
+                    let mut currents = Currents::from_readings([].into_iter());
                     for (last, reading) in readings.into_iter().enumerate() {
                         currents.add(reading);
                         let divides =
@@ -178,11 +178,11 @@ mod tests {
         for (shunt_mohm, expected) in [(2, 20), (4, 10), (5, 8), (10, 4)] {
             for steps in 1..100 {
                 let readings = [steps, steps + 1].map(|it| shown_ma(it, shunt_mohm));
-                let currents = Currents::of(readings.into_iter());
+                let currents = Currents::from_readings(readings.into_iter());
                 assert_eq!(currents.step_ma(), expected, "{readings:?}");
             }
         }
-        let step_ma = |readings: &[i64]| Currents::of(readings.iter().copied()).step_ma();
+        let step_ma = |readings: &[i64]| Currents::from_readings(readings.iter().copied()).step_ma();
         // No reading; zeros only; an offset below zero.
         assert_eq!(step_ma(&[]), 20);
         assert_eq!(step_ma(&[0, 0]), 20);

@@ -308,7 +308,7 @@ impl<'a, F: Files> Transition<'a, F> {
                 i64::MAX
             })
         });
-        let requested = self.requests.of(unit);
+        let requested = self.requests.get(unit);
         if requested == wanted && [shown_min, shown_max] == [min, max] {
             return;
         }

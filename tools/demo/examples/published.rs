@@ -129,7 +129,7 @@ fn corpus(
 ) -> Result<Corpus, Box<dyn Error>> {
     let board = Board::named(board)?;
     let workload = Workload::named(workload)?.with_minibatch(minibatch)?;
-    let modes = Modes::Papers.of(&board, SEED)?;
+    let modes = Modes::Papers.select(&board, SEED)?;
     Ok(simulate(
         &board,
         &workload,

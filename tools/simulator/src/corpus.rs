@@ -110,7 +110,7 @@ pub enum ModesError {
 
 impl Modes {
     /// Selects modes of a board, in ascending order of their knobs.
-    pub fn of(self, board: &Board, seed: u64) -> Result<Vec<[u32; 4]>, ModesError> {
+    pub fn select(self, board: &Board, seed: u64) -> Result<Vec<[u32; 4]>, ModesError> {
         let number = match self {
             Self::All => return Ok(board.all_modes()),
             Self::Random(number) => number,

@@ -110,7 +110,7 @@ impl<'a> Profiler<'a> {
 
     /// Profiles one mode. All knobs must be values of the board's tables.
     pub fn profile(&mut self, knobs: [u32; 4]) -> Profile {
-        let clocks = Clocks::of(self.board, knobs);
+        let clocks = Clocks::from_knobs(self.board, knobs);
         let mut random = self.random(knobs);
         let run = around_one(RUN_SPREAD, &mut random);
         let mut log = Log::new(REST_S);
@@ -121,7 +121,7 @@ impl<'a> Profiler<'a> {
             ..Activity::IDLE
         };
         let idle = self.drawn(&clocks, &rest);
-        let busy = self.drawn(&clocks, &Activity::of(&step, clocks.cores));
+        let busy = self.drawn(&clocks, &Activity::from_step(&step, clocks.cores));
 
         // The first minibatch fills caches and chooses algorithms.
         let mut now = REST_S + self.workload.warm_up * step.period;
@@ -184,7 +184,7 @@ impl<'a> Profiler<'a> {
 
     /// Measures the idle board in a mode. Returns its mean power in mW.
     pub fn idle(&mut self, knobs: [u32; 4]) -> f64 {
-        let clocks = Clocks::of(self.board, knobs);
+        let clocks = Clocks::from_knobs(self.board, knobs);
         let mut random = self.random(knobs);
         // The GPU of a board that idles for seconds is power-gated.
         let idle = self.drawn(&clocks, &Activity::IDLE);
@@ -226,7 +226,7 @@ impl<'a> Profiler<'a> {
             let of = |watts: &Watts| {
                 rail.domains
                     .iter()
-                    .map(|&domain| watts.of(domain))
+                    .map(|&domain| watts.get(domain))
                     .sum::<f64>()
             };
             let watts = of(idle) + (of(busy) - of(idle)) * load;

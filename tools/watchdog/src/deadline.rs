@@ -60,7 +60,7 @@ struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    fn of(text: &[u8]) -> Option<Self> {
+    fn from_bytes(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; N];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
         let length = text.len();
@@ -187,7 +187,7 @@ fn is_sensor(path: &Path) -> bool {
 impl Files for InTime {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
         let desk = self.desk.as_ref().filter(|_| is_sensor(path));
-        let Some((desk, asked)) = desk.zip(Text::of(path.as_os_str().as_bytes())) else {
+        let Some((desk, asked)) = desk.zip(Text::from_bytes(path.as_os_str().as_bytes())) else {
             return Disk.read(path, buffer);
         };
         let text = desk.read(asked)?;

@@ -102,7 +102,7 @@ pub struct Subject {
 
 impl Subject {
     /// Of a unit, a model and a board.
-    pub fn of(unit: Option<UnitId>, model: &[u8], board: &Board) -> Self {
+    pub fn new(unit: Option<UnitId>, model: &[u8], board: &Board) -> Self {
         let mut text = board.identity().compatible.join(",");
         for rail in board.rails() {
             text.push('+');

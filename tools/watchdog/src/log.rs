@@ -124,7 +124,7 @@ impl fmt::Write for Text {
 /// on without a log.
 pub fn log(priority: Priority, event: impl fmt::Display) {
     let stderr = io::stderr();
-    let form = Form::of(&stderr);
+    let form = Form::for_stream(&stderr);
     write(stderr, &line(form, priority, event), &DROPPED);
 }
 
@@ -159,7 +159,7 @@ fn write(mut to: impl Write + AsFd, line: &Text, dropped: &AtomicU32) {
 fn report_dropped(to: &mut (impl Write + AsFd), dropped: &AtomicU32) {
     if is_ready(to, &NO_TIME) {
         let number = dropped.swap(0, Ordering::Relaxed);
-        let form = Form::of(to);
+        let form = Form::for_stream(to);
         let event = format_args!("{number} log lines were dropped: stderr had no room");
         let _ = to.write_all(line(form, Priority::Warning, event).bytes());
     }
@@ -183,7 +183,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(stream: &impl AsFd) -> Self {
+    fn for_stream(stream: &impl AsFd) -> Self {
         match stream.as_fd().is_terminal() {
             true => Self::Plain,
             false => Self::Prefixed,

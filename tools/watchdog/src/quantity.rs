@@ -114,9 +114,9 @@ impl Visitor<'_> for LimitVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<PowerOrCurrent, E> {
         let power = POWER
-            .of(text)
+            .parse_in_range(text)
             .map(|mw| PowerOrCurrent::Power(Milliwatts(mw as u32)));
-        let current = CURRENT.of(text);
+        let current = CURRENT.parse_in_range(text);
         let current = current.map(|ma| PowerOrCurrent::Current(Milliamperes(ma as u32)));
         let limit = power.or(current);
         limit.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
@@ -214,7 +214,7 @@ pub struct Margin(f64);
 
 impl Margin {
     /// The margin of a limit, rounded down.
-    pub fn of(self, limit: Milliwatts) -> Milliwatts {
+    pub fn for_limit(self, limit: Milliwatts) -> Milliwatts {
         Milliwatts((f64::from(limit.0) * self.0) as u32)
     }
 }
@@ -298,14 +298,14 @@ const TEMPERATURE: Quantity = Quantity {
 };
 
 impl Quantity {
-    fn of(&self, text: &str) -> Option<f64> {
+    fn parse_in_range(&self, text: &str) -> Option<f64> {
         let value = value(text, self.units).ok();
         value.filter(|value| self.range.contains(value))
     }
 
     fn parse(&self, text: &str) -> Result<f64, String> {
         let expected = self.expected;
-        self.of(text).ok_or_else(|| format!("expected {expected}"))
+        self.parse_in_range(text).ok_or_else(|| format!("expected {expected}"))
     }
 }
 
@@ -317,7 +317,7 @@ impl Visitor<'_> for &Quantity {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
-        self.of(text)
+        self.parse_in_range(text)
             .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }

@@ -166,7 +166,7 @@ impl Choices {
             .map_err(SetupError::Confidence)?;
 
         let fleet = model.fleet().map_err(format)?;
-        let unit = ThisUnit::of(&fleet, unit, config.confidence);
+        let unit = ThisUnit::from_fleet(&fleet, unit, config.confidence);
         let unit = unit.map_err(SetupError::Confidence)?;
         let device = provenance.device;
         if let Some(board) = compatibility::board_mismatch(device, &board.identity().compatible) {
@@ -278,7 +278,7 @@ impl Choices {
 
     /// What a lesson on this unit with this model is of.
     pub fn subject(&self, board: &Board) -> Subject {
-        Subject::of(self.unit.id, &self.model, board)
+        Subject::new(self.unit.id, &self.model, board)
     }
 
     /// Takes what was learned of this unit, with an allowance for a chip that is so much warmer, in K.
@@ -552,7 +552,7 @@ impl Setup {
     pub fn unmet(&self) -> Option<Unmet> {
         let allowed = self.governor().status().allowed;
         let offset = self.board.sensor_offset();
-        Unmet::of(&self.choices.front, &self.aim(), allowed, offset)
+        Unmet::find(&self.choices.front, &self.aim(), allowed, offset)
     }
 
     /// The config's aim.

@@ -63,7 +63,7 @@ fn main() {
                 .map(|seed| run(&corpus, (modes, sampling), priors, part, seed))
                 .collect();
             let median = |of: fn(&Errors) -> Option<f64>| {
-                Quartiles::of(errors.iter().filter_map(of)).map_or(f64::NAN, |it| it.median)
+                Quartiles::from_values(errors.iter().filter_map(of)).map_or(f64::NAN, |it| it.median)
             };
             let (time, power) = (median(|it| it.time_mape), median(|it| it.power_mape));
             println!("    {what:<44}{time:>8.2} %{power:>8.2} %");

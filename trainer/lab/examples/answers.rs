@@ -210,7 +210,7 @@ fn choices(model: &Model<'_>, known: &[Known], used: &[Known], seed: u64, score:
         });
         Front::<4_096>::of_modes(model, modes, Confidence::P95)
     };
-    let asked = |of: &dyn Fn(&[f64; 2]) -> f64| Limits::Automatic.of(rows.values().map(of));
+    let asked = |of: &dyn Fn(&[f64; 2]) -> f64| Limits::Automatic.resolve(rows.values().map(of));
     let limits = asked(&|[_, power]| *power);
     // Times span decades.
     let deadlines = asked(&|[time, _]| time.ln()).into_iter().map(f64::exp);

@@ -454,7 +454,7 @@ impl Bench {
         let columns = self.columns(name, asked, |comparison| {
             let ratios = comparison.run(&ProgressBar::hidden(), |run| Ok(interval_score(run)));
             let ratios = ratios.expect("a fit").into_iter().flatten();
-            100.0 * Quartiles::of(ratios).expect("a run").median
+            100.0 * Quartiles::from_values(ratios).expect("a run").median
         });
         let what = format!("{name}: interval score, of that of one factor");
         table.line(&what, &columns, [0.0, INTERVAL]);

@@ -128,7 +128,7 @@ impl Bench<'_> {
         let axes = self.board.axes();
         let of_board = Grid::new(axes.each_ref().map(Vec::as_slice)).expect("a grid");
         let (grid, profiled) = grid(self.models, &of_board).expect("common clocks");
-        let network = Network::of(self.models, &composer, grid.clone());
+        let network = Network::compose(self.models, &composer, grid.clone());
         let options = NetworkOptions {
             workload: "network",
             batch: 1,
@@ -276,7 +276,7 @@ fn spread(truth: &[Known], composed: &[Composed]) -> [f64; 2] {
 }
 
 /// Predicted time in ms and energy in mJ of a mode.
-fn of(predictions: &Predictions, id: usize) -> [f64; 2] {
+fn time_and_energy(predictions: &Predictions, id: usize) -> [f64; 2] {
     let time = 1e-3 * predictions.time[id];
     let power = predictions.power.as_ref().expect("a power")[id];
     [time, 1e-3 * time * power]

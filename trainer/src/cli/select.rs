@@ -143,7 +143,7 @@ struct Asked {
 const IDLE_ERROR_PCT: u32 = 8;
 
 impl Work {
-    fn of(asked: Asked, choice: &Choice) -> Self {
+    fn new(asked: Asked, choice: &Choice) -> Self {
         let Asked {
             steps,
             within,
@@ -249,7 +249,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(emc) = arguments.emc {
             region = region.with_emc(grid, emc)?;
         }
-        let front = Front::<FRONT>::of(&named.model, &region, of_each);
+        let front = Front::<FRONT>::from_model(&named.model, &region, of_each);
         let least = front.points().first().map_or(Milliwatts(0), |it| it.power);
         let query = Query {
             objective,
@@ -468,7 +468,7 @@ fn answer(
                 .guarded_power
                 .map(|power| other.guarded_power(power).0),
         },
-        work: asked.map(|asked| Work::of(asked, choice)),
+        work: asked.map(|asked| Work::new(asked, choice)),
     }
 }
 
@@ -514,7 +514,7 @@ fn text(
     });
     text += &format!("another unit of the board: at most {time}{power}\n");
     if let Some(asked) = asked {
-        let work = Work::of(asked, choice);
+        let work = Work::new(asked, choice);
         text += &format!(
             "{} steps: {}, at most {}",
             work.steps,

@@ -31,7 +31,7 @@ pub struct Bands {
 impl Bands {
     /// Computes the bands from predictions of the file, quantisation included. `known` is what is known of measured modes,
     /// `in_file` are those that the file states.
-    pub fn of(
+    pub fn compute(
         origin: &Origin,
         surface: &Surface,
         predictions: &Predictions,
@@ -82,7 +82,7 @@ impl Bands {
             }
             None => 1.0,
         };
-        let spreads = Target::ALL.map(|target| Spread::of(units, target, reference_mw.ln()));
+        let spreads = Target::ALL.map(|target| Spread::from_units(units, target, reference_mw.ln()));
         let others = others(
             left_out,
             &offered,

@@ -126,7 +126,7 @@ impl OfModes {
 
     /// The line over the power under load that fits the modes of a model's front best.
     pub fn on_front(&self, model: &Model<'_>, grid: &Grid) -> Idle {
-        let front = Front::<FRONT>::of(model, &model.profiled(), Confidence::P50);
+        let front = Front::<FRONT>::from_model(model, &model.profiled(), Confidence::P50);
         let points: Vec<[f64; 2]> = front
             .points()
             .iter()

@@ -34,7 +34,7 @@ impl GridInputs {
             let scale = AxisFeatures::new(first, last);
             values
                 .iter()
-                .map(|&value| scale.of(value))
+                .map(|&value| scale.at(value))
                 .collect::<Vec<_>>()
         });
         let levels = LEVELLED.map(|axis| {

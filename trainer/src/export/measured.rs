@@ -79,7 +79,7 @@ pub fn nearest_to_front(
     layers: &Layers,
 ) -> Vec<(ModeId, Prediction)> {
     let model = by_network.network();
-    let units = Units::of(by_network, layers);
+    let units = Units::new(by_network, layers);
     let known: BTreeMap<ModeId, Prediction> = known
         .iter()
         .filter_map(|(id, mode)| Some((ModeId(*id as u16), units.prediction(mode)?)))
@@ -131,7 +131,7 @@ struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    fn of(predicted: &'a Predicted<'a>, layers: &Layers) -> Self {
+    fn new(predicted: &'a Predicted<'a>, layers: &Layers) -> Self {
         let scale = |output: usize| {
             layers
                 .output

@@ -64,7 +64,7 @@ pub fn export(
     let known = measured::known(surface);
     let measured = measured::nearest_to_front(&known, &by_network, &layers);
     let predictions = by_network.with_measured(&measured).values();
-    let bands = Bands::of(&origin, surface, &predictions, &known, &measured);
+    let bands = Bands::compute(&origin, surface, &predictions, &known, &measured);
     let mut exported = Exported {
         teacher: Predictions::of_logs(&targets),
         student: Predictions::of_logs(&log_predictions),
@@ -94,7 +94,7 @@ fn left_out(surface: &Surface, network: &Predictions) -> [Option<Vec<f64>>; 2] {
                 }
                 None => 0.0,
             };
-            Some(left_out.of(target)?.log + offset)
+            Some(left_out.for_target(target)?.log + offset)
         };
         let residuals: Vec<f64> = surface.left_out.iter().enumerate().filter_map(of).collect();
         (!residuals.is_empty()).then_some(residuals)

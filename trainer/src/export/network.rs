@@ -116,7 +116,7 @@ impl<'a> Predicted<'a> {
         let of_time = self
             .network
             .has_spread()
-            .then(|| f64::from(self.spreads.time.of(at.spread) * self.network.spread_unit()));
+            .then(|| f64::from(self.spreads.time.for_power_spread(at.spread) * self.network.spread_unit()));
         [of_time.unwrap_or(0.0), of_power]
     }
 

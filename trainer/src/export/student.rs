@@ -101,7 +101,7 @@ struct Data {
 impl Data {
     fn new(axes: &GridInputs, targets: &[Vec<f64>]) -> Self {
         let inputs = axes.of_modes();
-        let standard = |target: &Vec<f64>| Standard::of(target.iter().copied());
+        let standard = |target: &Vec<f64>| Standard::from_values(target.iter().copied());
         let outputs: Vec<Standard> = targets.iter().map(standard).collect();
         let of_mode = |id: usize| {
             let pairs = targets.iter().zip(&outputs);

@@ -47,7 +47,7 @@ pub struct Origin {
 
 impl Origin {
     /// Of a corpus of which no mode is used yet.
-    pub fn of(corpus: &Corpus) -> Self {
+    pub fn from_corpus(corpus: &Corpus) -> Self {
         Self {
             grid: corpus.grid.clone(),
             profiled: Region::all(&corpus.grid),

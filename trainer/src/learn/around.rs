@@ -47,7 +47,7 @@ struct Reference<T> {
 
 impl<T: States + Clone> Around<T> {
     /// References that count alike, at most [`MOST_REFERENCES`].
-    pub fn of(all: &[Arc<T>], scales: &Scales, training: &[[u32; 4]]) -> Self {
+    pub fn new(all: &[Arc<T>], scales: &Scales, training: &[[u32; 4]]) -> Self {
         let mean = |of: &Vec<f64>| of.iter().sum::<f64>() / of.len() as f64;
         let means = |of: &Statement<Vec<f64>>| Statement {
             log: mean(&of.log),

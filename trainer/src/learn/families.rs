@@ -88,7 +88,7 @@ fn of_one_more(families: usize) -> f64 {
 /// The MAP estimate of a corpus, without a variance; `None` if the process is one of power and the corpus has
 /// none. The process without physics serves both targets and is learned from times.
 fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKernel> {
-    let scales = Scales::of(&corpus.grid);
+    let scales = Scales::from_grid(&corpus.grid);
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut known = profiled(corpus);
     known.shuffle(&mut random);

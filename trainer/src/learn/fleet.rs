@@ -317,7 +317,7 @@ fn effects(
     before: [[f64; 2]; 2],
 ) -> Result<Effects, JoinError> {
     let units = 1 + numbers.iter().copied().max().unwrap_or(0);
-    let scales = Scales::of(&corpora[0].grid);
+    let scales = Scales::from_grid(&corpora[0].grid);
     // Any order, but the same one in all corpora, so that they decide by the same modes.
     let place = |known: &Known| crc32(known.knobs.map(u32::to_le_bytes).as_flattened());
     let of_corpus = |(corpus, &unit): (&Corpus, &usize)| {
@@ -461,7 +461,7 @@ const RANGE: f64 = 32.0;
 
 impl Spread {
     /// From the units that were profiled, and ln of the power in mW at which a tilt changes nothing.
-    pub fn of(units: &Units, target: Target, reference: f64) -> Self {
+    pub fn from_units(units: &Units, target: Target, reference: f64) -> Self {
         let n = units.certain() as f64;
         let of_prior = f64::from(UNITS_OF_SPREAD) - 1.0;
         let freedom = of_prior + n - 1.0;
@@ -519,7 +519,7 @@ mod tests {
         let [time, power] = fleet.expect("a model").others().clone();
         let one = Units::one(None);
         let check = |target: Target, band: GuardBand| {
-            let spread = Spread::of(&one, target, 9.0);
+            let spread = Spread::from_units(&one, target, 9.0);
             for knot in band.knots() {
                 let above = (f64::from(knot.q16) / 65_536.0).ln();
                 let risk = 1.0 - f64::from(knot.per_ten_thousand) / 1e4;
@@ -551,13 +551,13 @@ mod tests {
             doubts: Vec::new(),
         };
         let risk =
-            |levels: &[f64]| Spread::of(&units(levels), Target::Power, 9.2).exceeds(0.15, 9.2);
+            |levels: &[f64]| Spread::from_units(&units(levels), Target::Power, 9.2).exceeds(0.15, 9.2);
         let s = f64::from(POWER_SPREAD);
         let five = [-1.2 * s, -0.6 * s, 0.0, 0.6 * s, 1.2 * s];
         assert!(risk(&five) < 0.8 * risk(&[0.0]));
         // Where the profiled units differ by more than published, less is known of another unit.
         assert!(risk(&five.map(|level| 2.0 * level)) > 1.2 * risk(&five));
-        let spread = Spread::of(&units(&five), Target::Power, 9.2);
+        let spread = Spread::from_units(&units(&five), Target::Power, 9.2);
         assert!((spread.exceeds(0.0, 9.2) - 0.5).abs() < 1e-12);
         assert!((spread.exceeds(-0.1, 9.2) + spread.exceeds(0.1, 9.2) - 1.0).abs() < 1e-12);
         assert!(spread.exceeds(0.1, 10.5) > spread.exceeds(0.1, 9.2), "tilt");

@@ -255,7 +255,7 @@ pub fn deviations(residuals: &[Residual], risk: f64) -> f64 {
 
 /// The absolute standardised residuals, ascending.
 fn standardised(left_out: &[LeftOut], target: Target) -> Vec<f64> {
-    ascending(left_out.iter().filter_map(|left_out| left_out.of(target)))
+    ascending(left_out.iter().filter_map(|left_out| left_out.for_target(target)))
 }
 
 fn ascending(residuals: impl Iterator<Item = Residual>) -> Vec<f64> {

@@ -57,15 +57,15 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(axis: &[u32]) -> Self {
+    fn from_axis(axis: &[u32]) -> Self {
         let [lowest, highest] =
             [axis.first(), axis.last()].map(|value| value.map_or(1.0, |&value| f64::from(value)));
         let parts = axis.iter().map(|&value| f64::from(value) / highest);
         Self {
             lowest,
             highest,
-            transformed: Standard::of(parts.clone().map(box_cox)),
-            mean_log: Standard::of(parts.map(f64::ln)).mean,
+            transformed: Standard::from_values(parts.clone().map(box_cox)),
+            mean_log: Standard::from_values(parts.map(f64::ln)).mean,
         }
     }
 }
@@ -76,9 +76,9 @@ fn box_cox(part: f64) -> f64 {
 
 impl Scales {
     /// The scales of a grid.
-    pub fn of(grid: &Grid) -> Self {
+    pub fn from_grid(grid: &Grid) -> Self {
         Self {
-            axes: Axis::ALL.map(|axis| Scale::of(grid.axis(axis))),
+            axes: Axis::ALL.map(|axis| Scale::from_axis(grid.axis(axis))),
         }
     }
 
@@ -231,7 +231,7 @@ impl Mean {
         match self {
             Self::Zero => 0.0,
             Self::Starved => {
-                let slowdown = Slowdown::of(at, &p[..3]);
+                let slowdown = Slowdown::at(at, &p[..3]);
                 let k = p[3].exp();
                 gradient[..3].copy_from_slice(&slowdown.by.map(|by| -k * by));
                 gradient[3] = -k * slowdown.log;
@@ -270,7 +270,7 @@ struct Slowdown {
 
 impl Slowdown {
     /// At a place, with the coefficients u, ln b and γ.
-    fn of(at: &Place, coefficients: &[f64]) -> Self {
+    fn at(at: &Place, coefficients: &[f64]) -> Self {
         let [u, log_b, exponent] = std::array::from_fn(|i| coefficients[i]);
         let [cores, clock] = at.above;
         let log_capacity = exponent * cores + clock;
@@ -296,7 +296,7 @@ fn log_sum<const N: usize>(x: [f64; N]) -> (f64, [f64; N]) {
 fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
     let [cores, cpu, gpu, emc] = at.log;
     let exponents = [p[0], p[1], p[2]].map(f64::exp);
-    let slowdown = Slowdown::of(at, &p[9..]);
+    let slowdown = Slowdown::at(at, &p[9..]);
     let serial = p[3] - exponents[0] * cpu;
     let parallel = p[4] - exponents[0] * cpu - cores;
     let (on_cpu, [by_serial, by_parallel]) = log_sum([serial, parallel]);
@@ -331,7 +331,7 @@ fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
 
 fn power(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
     let [cores, cpu, gpu, emc] = at.log;
-    let slowdown = Slowdown::of(at, &p[11..]);
+    let slowdown = Slowdown::at(at, &p[11..]);
     let k = p[14].exp();
     let (sum, share) = log_sum([
         p[0],
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_gradients_match_finite_differences() {
-        let mut place = Scales::of(&grid()).place([2, 300, 6, 7]);
+        let mut place = Scales::from_grid(&grid()).place([2, 300, 6, 7]);
         place.log_time = 0.7;
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
             let theta: Vec<f64> = mean
@@ -400,10 +400,10 @@ mod tests {
     #[test]
     fn a_cpu_of_little_capacity_is_slowed() {
         let grid = Grid::new([&[1, 2, 4], &[100, 200, 900], &[5], &[7]]).expect("a grid");
-        let scales = Scales::of(&grid);
+        let scales = Scales::from_grid(&grid);
         let slowdown = |cores, cpu| {
             let place = scales.place([cores, cpu, 5, 7]);
-            Slowdown::of(&place, &[1.4, -0.5, 1.3]).log.exp()
+            Slowdown::at(&place, &[1.4, -0.5, 1.3]).log.exp()
         };
         assert!((slowdown(1, 100) - (1.0 + 1.4_f64.exp())).abs() < 1e-12);
         assert!(slowdown(1, 100) > slowdown(1, 200) && slowdown(1, 200) > slowdown(2, 100));
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn places_have_a_spread_of_one_and_zero_on_a_constant_axis() {
         let grid = Grid::new([&[3], &[100, 200, 900], &[5, 6], &[7, 8]]).expect("a grid");
-        let scales = Scales::of(&grid);
+        let scales = Scales::from_grid(&grid);
         let modes = crate::corpus::modes::all_modes(&grid);
         let places: Vec<Place> = modes.map(|knobs| scales.place(knobs)).collect();
         let spread = |of: &dyn Fn(&Place) -> f64| {
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn a_board_in_another_unit_has_the_same_places() {
         let other = Grid::new([&[2, 4, 8], &[200, 600, 1800], &[50, 60], &[14, 16]]);
-        let (one, other) = (Scales::of(&grid()), Scales::of(&other.expect("a grid")));
+        let (one, other) = (Scales::from_grid(&grid()), Scales::from_grid(&other.expect("a grid")));
         let (a, b) = (one.place([2, 300, 6, 7]), other.place([4, 600, 60, 14]));
         for i in 0..4 {
             assert!((a.input[i] - b.input[i]).abs() < 1e-12 && (a.log[i] - b.log[i]).abs() < 1e-12);

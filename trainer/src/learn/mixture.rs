@@ -113,7 +113,7 @@ impl Mixture {
             let samples = samples.iter();
             samples.map(move |(share, sample)| (weight * share, *sample))
         });
-        Expected::of(&samples.collect::<Vec<_>>())
+        Expected::from_mixture(&samples.collect::<Vec<_>>())
     }
 
     /// Weights each process by how well it predicts targets that it was not trained on (stacking of
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn the_shares_of_all_samples_sum_to_one() {
         let grid = Grid::new([&[1, 2], &[100, 200, 400], &[100, 300], &[50, 90]]).expect("a grid");
-        let scales = Scales::of(&grid);
+        let scales = Scales::from_grid(&grid);
         let modes: Vec<[u32; 4]> = all_modes(&grid).collect();
         let places: Vec<Place> = modes.iter().map(|&knobs| scales.place(knobs)).collect();
         let times = modes

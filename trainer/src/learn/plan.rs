@@ -44,7 +44,7 @@ pub fn first(
     random: &mut ChaCha8Rng,
 ) -> Result<Vec<usize>, SingularKernel> {
     let spec = priors.spec(Mean::Zero);
-    let board = Board::of(scales, offered);
+    let board = Board::new(scales, offered);
     let unmeasured = |chosen: &[usize]| Process::unmeasured(&spec, &board.places_of(chosen));
     let mut chosen = Vec::new();
     while chosen.len() < count.min(offered.len()) {
@@ -79,7 +79,7 @@ pub fn next(
     if measured.is_empty() {
         return first(scales, priors, offered, count, random);
     }
-    let mut board = Board::of(scales, offered);
+    let mut board = Board::new(scales, offered);
     let mut processes = physical(scales, priors, measured, &mut board.places)?;
     let unmeasured = |knobs: &[u32; 4]| measured.iter().all(|mode| mode.knobs != *knobs);
     let mut free: Vec<bool> = offered.iter().map(unmeasured).collect();
@@ -110,7 +110,7 @@ pub fn next_of(
     measured: &[Known],
     random: &mut ChaCha8Rng,
 ) -> Result<Option<usize>, SingularKernel> {
-    let board = Board::of(scales, offered);
+    let board = Board::new(scales, offered);
     if measured.len() < FIRST {
         let places: Vec<Place> = measured
             .iter()
@@ -197,7 +197,7 @@ struct Board {
 }
 
 impl Board {
-    fn of(scales: &Scales, offered: &[[u32; 4]]) -> Self {
+    fn new(scales: &Scales, offered: &[[u32; 4]]) -> Self {
         Self {
             places: offered.iter().map(|&knobs| scales.place(knobs)).collect(),
         }

@@ -133,7 +133,7 @@ fn of_theory(mean: Mean) -> Prior {
 }
 
 /// The prior of a mean function: that of theory, if no family teaches it.
-fn of(taught: &[Prior], mean: Mean) -> Prior {
+fn prior_for(taught: &[Prior], mean: Mean) -> Prior {
     let alike = match mean {
         Mean::TimeAndUnexplained => Mean::Time,
         Mean::PowerAndUnexplained => Mean::Power,

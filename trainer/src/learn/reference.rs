@@ -102,7 +102,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn of(corpus: &Corpus) -> Self {
+    fn from_corpus(corpus: &Corpus) -> Self {
         Self {
             kind: corpus.kind,
             device: corpus.device.clone(),
@@ -151,7 +151,7 @@ impl Reference {
                 disagreeing(&corpus, |mode| &mode.times),
                 priors,
             )?,
-            subject: Some(Subject::of(&corpus)),
+            subject: Some(Subject::from_corpus(&corpus)),
             measured: profiled(&corpus),
             corpus: Some(corpus),
         })
@@ -243,7 +243,7 @@ impl Reference {
         let all = [used, &profiled(corpus)].concat();
         for reference in references {
             let name = reference.name.clone();
-            if reference.subject == Some(Subject::of(corpus)) {
+            if reference.subject == Some(Subject::from_corpus(corpus)) {
                 return Err(OwnReference::Workload { name });
             }
             let (rows, common) = same_readings(&reference.measured, &all);

@@ -46,7 +46,7 @@ pub fn suspect(measured: &[Known], left_out: &[LeftOut]) -> Option<Suspect> {
     let open = open.filter(|(_, (_, mode))| !mode.is_confirmed);
     let all = open.flat_map(|(at, (left_out, _))| {
         Target::ALL.into_iter().filter_map(move |target| {
-            let residual = left_out.of(target)?;
+            let residual = left_out.for_target(target)?;
             let deviations = (residual.log / residual.sd).abs();
             let is_suspect =
                 deviations > SUSPECT_DEVIATIONS && residual.log.abs() > SUSPECT_RATIO.ln();
@@ -90,7 +90,7 @@ pub fn doubtful(measured: &[Known], left_out: &[LeftOut]) -> Vec<Suspect> {
     let each = left_out.iter().zip(measured).enumerate();
     let each = each.flat_map(|(at, (left_out, mode))| {
         Target::ALL.into_iter().filter_map(move |target| {
-            let residual = left_out.of(target)?;
+            let residual = left_out.for_target(target)?;
             let deviations = (residual.log / residual.sd).abs();
             let suspect = Suspect {
                 at,

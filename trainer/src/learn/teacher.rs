@@ -82,9 +82,9 @@ impl Teachers {
         blend: &Blend<'_>,
         random: Option<&ChaCha8Rng>,
     ) -> Result<Self, SingularKernel> {
-        let scales = Scales::of(grid);
-        let training = Training::of(used);
-        let mut around = Around::of(references, &scales, &training.knobs);
+        let scales = Scales::from_grid(grid);
+        let training = Training::from_modes(used);
+        let mut around = Around::new(references, &scales, &training.knobs);
         training.weigh(&mut around, &scales, blend, |_| true)?;
         let process = |target: Target, places: &[Place]| {
             let learned = around.hyperparameters(target);
@@ -113,7 +113,7 @@ impl Teachers {
     }
 
     /// The teacher of a target; `None` for power if it was not fitted.
-    pub fn of(&self, target: Target) -> Option<&Mixture> {
+    pub fn for_target(&self, target: Target) -> Option<&Mixture> {
         match target {
             Target::Time => Some(&self.time),
             Target::Power => self.power.as_ref(),
@@ -154,7 +154,7 @@ impl Teachers {
             let is_transfer = self.around.hyperparameters(target).is_some();
             blend.stacking(is_transfer)
         });
-        let training = Training::of(used);
+        let training = Training::from_modes(used);
         let of_folds = self.places_of_folds(&training, blend)?;
         let modes: Vec<usize> = (0..self.time.places().len()).collect();
         let places = self.time.places().to_vec();
@@ -280,7 +280,7 @@ impl States for Teachers {
     }
 
     fn hyperparameters(&self, target: Target) -> Option<Vec<f64>> {
-        self.of(target).and_then(Mixture::hyperparameters)
+        self.for_target(target).and_then(Mixture::hyperparameters)
     }
 }
 
@@ -295,7 +295,7 @@ struct Training<'a> {
 }
 
 impl<'a> Training<'a> {
-    fn of(used: &'a [Known]) -> Self {
+    fn from_modes(used: &'a [Known]) -> Self {
         let used = &used[..used.len().min(MAX_TRAINING_MODES)];
         let times = used.iter().map(|mode| mode.time_us.ln());
         Self {

@@ -67,8 +67,8 @@ impl Bench {
         let unit = Unit::drawn(unit);
         let corpus = empty_corpus(&board, &workload);
         let of = |knobs| {
-            let clocks = Clocks::of(&board, knobs);
-            let steady = Steady::of(&board, &unit, &workload, &clocks);
+            let clocks = Clocks::from_knobs(&board, knobs);
+            let steady = Steady::compute(&board, &unit, &workload, &clocks);
             let time_us = 1e6 * steady.step.period * unit.time;
             [time_us, 1e3 * steady.watts.total()]
         };
@@ -144,7 +144,7 @@ impl Bench {
         let best_us = within
             .map(|id| self.truth[id][0])
             .fold(f64::INFINITY, f64::min);
-        let front = |confidence| Front::<4_096>::of(&model, &model.profiled(), confidence);
+        let front = |confidence| Front::<4_096>::from_model(&model, &model.profiled(), confidence);
         let choose = |confidence| {
             let query = Query {
                 power_limit: Some(Milliwatts(self.limit_mw as u32)),

@@ -52,7 +52,7 @@ fn simulated(name: &str) -> String {
     let board = Board::named(name).expect("a board");
     let workload = Workload::named("resnet18").expect("a workload");
     let mut profiler = Profiler::new(&board, Unit::NOMINAL, &workload, 1);
-    let modes = Modes::Random(40).of(&board, 1).expect("modes");
+    let modes = Modes::Random(40).select(&board, 1).expect("modes");
     let text = csv(
         &board,
         &Unit::NOMINAL,

@@ -145,7 +145,7 @@ fn a_file_knows_what_was_measured() {
     assert!(spreads.clone().all(|spread| spread < 0.05));
     let narrow = spreads.filter(|spread| *spread < 0.015).count();
     assert!(2 * narrow > known.len(), "{narrow} of {}", known.len());
-    let front = Front::<512>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<512>::from_model(&model, &model.profiled(), Confidence::P95);
     for limit in (500..9_000).step_by(250).map(Milliwatts) {
         let query = Query {
             power_limit: Some(limit),

@@ -57,7 +57,7 @@ impl<'a> Bench<'a> {
             corpus: empty_corpus(board, workload),
             others: Vec::new(),
         };
-        let others = Modes::Random(OTHERS).of(board, 1).expect("so many");
+        let others = Modes::Random(OTHERS).select(board, 1).expect("so many");
         bench.others = others
             .into_iter()
             .map(|knobs| bench.measure(knobs))
@@ -80,8 +80,8 @@ impl<'a> Bench<'a> {
 
     /// The true steady power in mW.
     fn power_mw(&self, knobs: [u32; 4]) -> f64 {
-        let clocks = Clocks::of(self.board, knobs);
-        1e3 * Steady::of(self.board, &self.unit, self.workload, &clocks)
+        let clocks = Clocks::from_knobs(self.board, knobs);
+        1e3 * Steady::compute(self.board, &self.unit, self.workload, &clocks)
             .watts
             .total()
     }

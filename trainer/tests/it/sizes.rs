@@ -103,7 +103,7 @@ fn size_and_mode_are_chosen_together() {
     let path = folder.path();
     let mut of_all = [0; 4];
     for (board, workload) in [("xavier-agx", "resnet18"), ("orin-agx-64", "mobilenetv3")] {
-        let costs = choices(&Sized::of(board, workload), path);
+        let costs = choices(&Sized::new(board, workload), path);
         let sorted = |of: fn(&Cost) -> f64| {
             let mut all: Vec<f64> = costs.iter().map(of).collect();
             all.sort_unstable_by(f64::total_cmp);

@@ -51,7 +51,7 @@ proptest! {
             match event {
                 Event::Look(powers, time) => {
                     now = if is_absolute { time } else { now.saturating_add(time) };
-                    estimator.look(&Sample::of(powers.map(Milliwatts)), Milliseconds(now));
+                    estimator.look(&Sample::from_chips(powers.map(Milliwatts)), Milliseconds(now));
                 }
                 Event::TimeConstant(chip, time) => {
                     estimator.set_time_constant(chip, Milliseconds(time));

@@ -152,7 +152,7 @@ impl Plant {
                 .map(|((_, register), step)| (register / step).round() * step);
             *shown = Milliwatts(rounded.sum::<f64>().round() as u32);
         }
-        Sample::of(powers)
+        Sample::from_chips(powers)
     }
 
     /// Advances by a millisecond. Returns whether there was a look.

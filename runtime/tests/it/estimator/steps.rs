@@ -151,7 +151,7 @@ struct Jump {
 impl Jump {
     /// Jumps by a part of the power. If the estimator is to expect the jump, `announced` is the
     /// relative error of the expectation.
-    fn of(setup: &Setup, part: f64, announced: Option<f64>) -> Self {
+    fn run(setup: &Setup, part: f64, announced: Option<f64>) -> Self {
         let mut jump = Self {
             times: [60, 100, 150, 200, 300, 500],
             errors: Default::default(),
@@ -224,7 +224,7 @@ fn moments(errors: &[(f64, f64)]) -> (f64, f64) {
 fn a_jump_of_a_tenth_is_seen_within_90_ms() {
     for (name, setup) in sensors() {
         for part in [0.1, -0.1] {
-            let jump = Jump::of(&setup, part, None);
+            let jump = Jump::run(&setup, part, None);
             jump.show(&format!("{name}, {:+.0} %", 100.0 * part));
             let [.., at_200, at_300, at_500] = &jump.errors;
             let median = jump.seen[jump.seen.len() / 2];
@@ -242,7 +242,7 @@ fn a_jump_of_a_tenth_is_seen_within_90_ms() {
 fn an_expected_change_is_estimated_within_200_ms() {
     for (name, setup) in sensors() {
         for part in [0.3, -0.2] {
-            let jump = Jump::of(&setup, part, Some(0.3));
+            let jump = Jump::run(&setup, part, Some(0.3));
             jump.show(&format!(
                 "{name}, {:+.0} % as expected ± 30 %",
                 100.0 * part

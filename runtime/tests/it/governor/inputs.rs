@@ -36,7 +36,7 @@ fn sample() -> impl Strategy<Value = Option<Sample>> {
     let chips = [power(), power(), power(), power()];
     prop_oneof![
         4 => power().prop_map(|power| Some(Sample::one(Milliwatts(power)))),
-        2 => chips.prop_map(|chips| Some(Sample::of(chips.map(Milliwatts)))),
+        2 => chips.prop_map(|chips| Some(Sample::from_chips(chips.map(Milliwatts)))),
         1 => Just(None),
     ]
 }
@@ -309,7 +309,7 @@ fn a_front_without_power_is_refused() {
     let refused = refusal(Front::<4>::new(), Settings::default());
     assert_eq!(refused, Some(GovernorError::NoPower));
     let time_only = model("../weights/golden/wide-16-time-only.wgt", |model| {
-        Front::<POINTS>::of(model, &model.profiled(), Confidence::P95)
+        Front::<POINTS>::from_model(model, &model.profiled(), Confidence::P95)
     });
     let refused = refusal(time_only, Settings::default());
     assert_eq!(refused, Some(GovernorError::NoPower));
@@ -328,7 +328,7 @@ fn an_empty_front_is_refused() {
 fn a_confidence_beyond_the_guard_band_is_refused() {
     let beyond = Confidence::new(9_999).expect("in range");
     let front = model("../weights/orin-agx-64-resnet18.wgt", |model| {
-        Front::<POINTS>::of(model, &model.profiled(), beyond)
+        Front::<POINTS>::from_model(model, &model.profiled(), beyond)
     });
     let refused = refusal(front, Settings::default());
     assert_eq!(refused, Some(GovernorError::Confidence));

@@ -21,7 +21,7 @@ const UPDATE: Duration = Duration::from_millis(430);
 struct Truth(Vec<f64>);
 
 impl Truth {
-    fn of(files: &Simulated) -> Self {
+    fn new(files: &Simulated) -> Self {
         Self(vec![0.0; files.tree.jetson().board().rails.len()])
     }
 
@@ -33,7 +33,7 @@ impl Truth {
             let jetson = files.tree.jetson();
             for (rail, low_pass) in jetson.board().rails.iter().zip(&mut self.0) {
                 let domains = rail.domains.iter();
-                let watts: f64 = domains.map(|&domain| jetson.watts().of(domain)).sum();
+                let watts: f64 = domains.map(|&domain| jetson.watts().get(domain)).sum();
                 *low_pass = 1000.0 * watts + (*low_pass - 1000.0 * watts) * left;
             }
         }
@@ -56,7 +56,7 @@ fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
             let mut board = discover(&files);
             apply(&mut board, &mut files, mode);
             load(&mut files);
-            let mut truth = Truth::of(&files);
+            let mut truth = Truth::new(&files);
             truth.pass(&mut files, 12 * UPDATE);
             for _ in 0..40 {
                 truth.pass(&mut files, Duration::from_millis(87));
@@ -268,7 +268,7 @@ fn a_failing_sensor_is_an_error_and_never_a_smaller_sum() {
 struct Counted<'a>(&'a Simulated, RefCell<BTreeMap<String, u32>>);
 
 impl<'a> Counted<'a> {
-    fn of(files: &'a Simulated) -> Self {
+    fn new(files: &'a Simulated) -> Self {
         Self(files, RefCell::default())
     }
 
@@ -308,7 +308,7 @@ fn each_sample_reads_all_currents_and_at_most_one_voltage() {
         let files = booted(name);
         let mut board = discover(&files);
         let rails = board.rails().count() as u32;
-        let counted = Counted::of(&files);
+        let counted = Counted::new(&files);
         // The first sample reads all voltages.
         assert!(board.sample(&counted).is_ok());
         assert_eq!(counted.take().values().sum::<u32>(), 2 * rails, "{name}");
@@ -472,7 +472,7 @@ fn a_chip_that_is_not_in_the_total_does_not_shift_the_others() {
     assert_eq!(board.chips(), 1);
     let sample = board.sample(&files).expect("a reading");
     let zero = Milliwatts(0);
-    assert_eq!(sample, Sample::of([Milliwatts(12_000), zero, zero, zero]));
+    assert_eq!(sample, Sample::from_chips([Milliwatts(12_000), zero, zero, zero]));
     assert_eq!(board.time_constants(&files)[0], Milliseconds(54));
     let [first, others @ ..] = board.sensor_steps();
     assert!(first.0 > 0 && others == [zero; 3], "{first}, {others:?}");

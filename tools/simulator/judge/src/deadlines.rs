@@ -318,7 +318,7 @@ fn course(
 fn predicted_j(model: &Path, limit_w: f64, wanted: Wanted) -> Result<f64, JudgeError> {
     let bytes = fs::read(model).map_err(other)?;
     let model = Model::parse(&bytes).map_err(other)?;
-    let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
     let least = front.points().first().map_or(Milliwatts(0), |it| it.power);
     let idle = wanted.idle(model.idle().map_err(other)?, least);
     let aim = Aim {

@@ -169,7 +169,7 @@ impl<'a> Fleet<'a> {
         let of = |member: &Member<'a>| member.outcomes(model, &self.limits_mw, choice);
         let outcomes: Vec<Vec<Outcome>> = on_all_cores(&self.members, of)?;
         let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
-        Ok(FleetFigures::of(&outcomes))
+        Ok(FleetFigures::from_outcomes(&outcomes))
     }
 }
 
@@ -291,7 +291,7 @@ pub(crate) fn unbeaten(subject: &Subject<'_>) -> Result<Vec<TrueMode>, JudgeErro
 }
 
 impl FleetFigures {
-    fn of(outcomes: &[Outcome]) -> Self {
+    fn from_outcomes(outcomes: &[Outcome]) -> Self {
         let over: Vec<f64> = outcomes
             .iter()
             .map(|it| 100.0 * it.excess)

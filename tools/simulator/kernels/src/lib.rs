@@ -314,7 +314,7 @@ impl Call {
     }
 
     /// Makes a call from the values of its parameters. `of` is `None` for a parameter without a value.
-    pub fn of(kind: Kind, of: impl Fn(Parameter) -> Option<u32>) -> Result<Self, CallError> {
+    pub fn from_parameters(kind: Kind, of: impl Fn(Parameter) -> Option<u32>) -> Result<Self, CallError> {
         let parameters = kind.parameters();
         for parameter in Parameter::ALL {
             match (parameters.contains(&parameter), of(parameter)) {
@@ -324,7 +324,7 @@ impl Call {
             }
         }
         // Each parameter that the kind takes has a value.
-        Self::new(Operation::of(kind, |parameter| of(parameter).unwrap_or(0)))
+        Self::new(Operation::from_parameters(kind, |parameter| of(parameter).unwrap_or(0)))
     }
 
     /// What the kernel does.

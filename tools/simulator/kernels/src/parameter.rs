@@ -100,7 +100,7 @@ impl Operation {
     }
 
     /// An operation from the values of its parameters.
-    pub(crate) fn of(kind: Kind, of: impl Fn(Parameter) -> u32) -> Self {
+    pub(crate) fn from_parameters(kind: Kind, of: impl Fn(Parameter) -> u32) -> Self {
         use Parameter::*;
         let shape = || Shape {
             batch: of(Batch),

@@ -98,7 +98,7 @@ fn every_kind_has_its_parameters_and_is_made_of_them_again() {
                 "{kind:?} {parameter:?}"
             );
         }
-        assert_eq!(Call::of(kind, |parameter| call.value(parameter)), Ok(call));
+        assert_eq!(Call::from_parameters(kind, |parameter| call.value(parameter)), Ok(call));
     }
     let of_pytorch = [
         "Conv2d",
@@ -123,7 +123,7 @@ fn a_parameter_that_lacks_is_of_another_kernel_or_zero_is_refused() {
         let kind = call.kind();
         for parameter in Parameter::ALL {
             let other_than = |value| {
-                Call::of(kind, |asked| match asked == parameter {
+                Call::from_parameters(kind, |asked| match asked == parameter {
                     true => value,
                     false => call.value(asked),
                 })
@@ -168,7 +168,7 @@ fn a_window_that_does_not_fit_and_groups_with_a_rest_are_refused() {
 #[test]
 fn numbers_of_any_size_are_refused_without_an_overflow() {
     for call in one_of_each_kind() {
-        let huge = Call::of(call.kind(), |parameter| {
+        let huge = Call::from_parameters(call.kind(), |parameter| {
             call.value(parameter).map(|_| u32::MAX)
         });
         assert!(huge.is_err(), "{:?}", call.kind());

@@ -56,7 +56,7 @@ pub struct GpuWork {
 
 impl GpuWork {
     /// The demand of a call on a GPU that holds `resident` thread blocks.
-    pub fn of(call: &Call, resident: f64) -> Self {
+    pub fn from_call(call: &Call, resident: f64) -> Self {
         match call.operation() {
             Operation::Conv2d { input, groups, .. } if groups > 1 && groups == input.channels => {
                 Self {

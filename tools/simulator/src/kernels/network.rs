@@ -76,7 +76,7 @@ fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
             .position(|known| *known == parameter)?;
         values[at]
     };
-    Call::of(kind, of).map_err(|why| Wrong::new(line, why.to_string(), "a call of a kernel"))
+    Call::from_parameters(kind, of).map_err(|why| Wrong::new(line, why.to_string(), "a call of a kernel"))
 }
 
 /// The workload of some calls, which hold a whole batch. The launches of different kernels cost the CPU the same here: their mean.
@@ -85,7 +85,7 @@ pub fn network_of(name: String, calls: &[Call], board: &Board, unit: &Unit) -> W
     let kernels: Vec<Kernels> = calls
         .iter()
         .map(|call| {
-            let work = GpuWork::of(call, resident);
+            let work = GpuWork::from_call(call, resident);
             Kernels {
                 count: work.launches,
                 mflop_per_sample: 1e-6 * work.flop,
@@ -145,8 +145,8 @@ mod tests {
         let period = |count: usize| {
             let calls = parse(text(&row.repeat(count)).as_bytes()).expect("calls");
             let workload = network_of("net".to_owned(), &calls, &board, &Unit::NOMINAL);
-            let clocks = Clocks::of(&board, [8, 2_265_600, 1_377_000, 2_133_000]);
-            Steady::of(&board, &Unit::NOMINAL, &workload, &clocks)
+            let clocks = Clocks::from_knobs(&board, [8, 2_265_600, 1_377_000, 2_133_000]);
+            Steady::compute(&board, &Unit::NOMINAL, &workload, &clocks)
                 .step
                 .period
         };

@@ -108,7 +108,7 @@ impl Consumption {
             is_followed: false,
             mode_errors: None,
             mode_factor: 1.0,
-            clocks: Clocks::of(board, board.maxn()),
+            clocks: Clocks::from_knobs(board, board.maxn()),
             activity: Activity::IDLE,
             pace: None,
             is_stale: true,
@@ -224,7 +224,7 @@ impl Consumption {
             gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
             ..idle
         };
-        let draw = |activity| Draw::of(board, unit, &clocks, activity);
+        let draw = |activity| Draw::new(board, unit, &clocks, activity);
         (self.at_rest, self.at_work) = (draw(&idle), draw(&self.activity));
         let errors = self.mode_errors.as_ref();
         self.mode_factor = errors.map_or(1.0, |errors| errors.factor(board, &clocks));
@@ -238,7 +238,7 @@ impl Consumption {
         };
         let step = Pipeline::new(board, workload, self.clocks).step(None, &Luck::NONE);
         let time = unit.time;
-        self.activity = Activity::of(&step, self.clocks.cores).slowed(time);
+        self.activity = Activity::from_step(&step, self.clocks.cores).slowed(time);
         self.pace = Some(Pace {
             period_s: step.period * time,
             fetch: step.fetch / step.period,

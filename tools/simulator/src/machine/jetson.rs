@@ -90,7 +90,7 @@ impl Jetson {
                 thermal: THERMAL_POLL,
                 publish: PUBLISH,
             },
-            settings: Settings::of(&board, mode),
+            settings: Settings::after_boot(&board, mode),
             clocks: ClockTree::new(&board),
             consumption: Consumption::new(&board, seed),
             sensors: Sensors::new(&board, &unit, seed),

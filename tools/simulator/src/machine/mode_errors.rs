@@ -75,7 +75,7 @@ mod tests {
     fn factors(errors: &ModeErrors) -> Vec<f64> {
         let board = Board::named("orin-agx-64").expect("a board");
         let modes = board.all_modes().into_iter();
-        let clocks = modes.map(|knobs| Clocks::of(&board, knobs));
+        let clocks = modes.map(|knobs| Clocks::from_knobs(&board, knobs));
         clocks
             .map(|clocks| errors.factor(&board, &clocks))
             .collect()
@@ -113,7 +113,7 @@ mod tests {
             factors: [0.8, 1.2],
         };
         let (least, most) = ends(&board.gpu_khz);
-        let of = |gpu| errors.factor(&board, &Clocks::of(&board, [12, 2_201_600, gpu, 3_199_000]));
+        let of = |gpu| errors.factor(&board, &Clocks::from_knobs(&board, [12, 2_201_600, gpu, 3_199_000]));
         assert!((of(least) - 0.8).abs() < 1e-9 && (of(most) - 1.2).abs() < 1e-9);
         assert!((of((least + most) / 2) - 1.0).abs() < 1e-4);
     }

@@ -181,5 +181,5 @@ impl Sensors {
 
 fn rail_watts(board: &Board, watts: &Watts, rail: usize) -> f64 {
     let domains = board.rails[rail].domains.iter();
-    domains.map(|&domain| watts.of(domain)).sum()
+    domains.map(|&domain| watts.get(domain)).sum()
 }

@@ -59,7 +59,7 @@ impl Conf<'_> {
         for core in 0..self.board.cores() {
             writeln!(text, "CORE_{core} /sys/devices/system/cpu/cpu{core}/online")?;
         }
-        let gpu = Places::of(&self.board.soc, self.board.release()).gpu;
+        let gpu = Places::for_soc(&self.board.soc, self.board.release()).gpu;
         let modes = &self.board.modes;
         let files = [
             (
@@ -106,14 +106,14 @@ impl Conf<'_> {
         }
         let release = self.board.release().max(36);
         let devfreq = |release| {
-            let places = Places::of(&self.board.soc, release);
+            let places = Places::for_soc(&self.board.soc, release);
             format!("{}/devfreq/{}", places.gpu, places.gpu_name)
         };
         let files = ["available_frequencies", "max_freq", "min_freq"];
         let (old, new) = (devfreq(35), devfreq(release));
         self.clock(text, "GPU", &self.kernels([&old, &new]), &files)?;
         writeln!(text, "\n< PARAM TYPE=CLOCK NAME=EMC >")?;
-        let caps = [35, release].map(|release| Places::of(&self.board.soc, release).emc_cap);
+        let caps = [35, release].map(|release| Places::for_soc(&self.board.soc, release).emc_cap);
         for (cap, suffix) in self.kernels(caps).iter().zip(["", "_KNEXT"]) {
             writeln!(text, "MAX_FREQ{suffix} {cap}")?;
         }

@@ -376,7 +376,7 @@ struct Edges {
 
 impl Edges {
     /// Measures the edges in runs of polls. A poll is a time in s and a power in mW.
-    fn of(runs: &[Vec<[f64; 2]>]) -> Self {
+    fn measure(runs: &[Vec<[f64; 2]>]) -> Self {
         let falls: Vec<&[[f64; 2]]> = runs.iter().flat_map(|run| falls(run)).collect();
         let within = |seconds: f64| {
             falls.iter().map(move |fall| {
@@ -452,7 +452,7 @@ fn falling_edges_match_those_of_a_measured_orin_nx() {
         let poll = |line: &Vec<String>| [float(&line[1]) / 1e6, float(&line[3])];
         run.iter().map(poll).collect()
     };
-    let measured = Edges::of(&runs(&lines).map(polls).collect::<Vec<_>>());
+    let measured = Edges::measure(&runs(&lines).map(polls).collect::<Vec<_>>());
     // The simulated current falls by the same height in one step.
     let step_ma = measured.height_mw / 5.0;
     let simulated = (0..30).map(|seed| {
@@ -471,7 +471,7 @@ fn falling_edges_match_those_of_a_measured_orin_nx() {
         };
         (0..120).map(poll).collect()
     });
-    let simulated = Edges::of(&simulated.collect::<Vec<_>>());
+    let simulated = Edges::measure(&simulated.collect::<Vec<_>>());
     assert!(measured.number >= 15 && simulated.number >= 15);
     assert!((0.39..0.45).contains(&measured.time_constant_s));
     let near = |figure: fn(&Edges) -> f64, most: f64| {

@@ -98,7 +98,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
             average,
             model,
             for_ms: time.map(|time| time.0),
-            aim: said.wanted()?.map(WantedAim::of),
+            aim: said.wanted()?.map(WantedAim::from_wanted),
             program: Some(name.into_owned()),
         },
         client: None,

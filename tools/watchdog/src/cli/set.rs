@@ -166,7 +166,7 @@ pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
             "one of two: an objective or a deadline, or --lift alone",
         ));
     }
-    ask(Request::SetAim(wanted.map(WantedAim::of)), &root, is_json)
+    ask(Request::SetAim(wanted.map(WantedAim::from_wanted)), &root, is_json)
 }
 
 /// Takes an option of an aim, and refuses any other one.

@@ -145,7 +145,7 @@ impl<F: Files> Daemon<F> {
             return None;
         }
         let offset = self.board().sensor_offset();
-        Unmet::of(&self.control.choices().front, &self.aim, allowed, offset)
+        Unmet::find(&self.control.choices().front, &self.aim, allowed, offset)
     }
 
     /// Time and energy of a step in the present mode, or in one that is slower by so many places on the front: the

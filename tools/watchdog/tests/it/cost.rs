@@ -167,7 +167,7 @@ fn writable(path: &Path) {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit::of(Milliwatts(1_000 * watts))
+    Limit::from_power(Milliwatts(1_000 * watts))
 }
 
 #[test]

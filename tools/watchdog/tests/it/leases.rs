@@ -15,7 +15,7 @@ use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::protocol::{Request, WantedAverage, WantedLease, WantedLimit};
 
 fn watts(watts: u32) -> WantedLease {
-    WantedLease::of(Milliwatts(1_000 * watts))
+    WantedLease::from_power(Milliwatts(1_000 * watts))
 }
 
 fn lease(of: u32) -> Request {
@@ -225,7 +225,7 @@ fn a_lowering_holds_at_once_while_raises_wait() {
                 power_mw: 1_000 * of,
                 window_ms: 60_000,
             }),
-            ..WantedLimit::of(Milliwatts(1_000 * watts))
+            ..WantedLimit::from_power(Milliwatts(1_000 * watts))
         }))
     };
     for _ in 0..4 {

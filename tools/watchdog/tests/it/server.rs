@@ -33,11 +33,11 @@ impl Server {
 
     /// Creates a daemon with these lines of the config.
     pub fn with(lines: &str) -> Self {
-        Self::of(Rig::new(lines))
+        Self::from_rig(Rig::new(lines))
     }
 
     /// Opens a socket for a daemon.
-    pub fn of(mut rig: Rig) -> Self {
+    pub fn from_rig(mut rig: Rig) -> Self {
         rig.run(10);
         let directory = rig.folder.path().join("run");
         std::fs::create_dir(&directory).expect("made");
@@ -59,11 +59,11 @@ impl Server {
     /// A client of that socket.
     pub fn connect_as_root(&self) -> Client {
         let path = self.rig.folder.path().join("root/socket");
-        Client::of(UnixStream::connect(path).expect("connected"))
+        Client::from_stream(UnixStream::connect(path).expect("connected"))
     }
 
     pub fn connect(&self) -> Client {
-        Client::of(UnixStream::connect(self.directory.join("socket")).expect("connected"))
+        Client::from_stream(UnixStream::connect(self.directory.join("socket")).expect("connected"))
     }
 
     /// Serves clients after a poll event, 100 ms before the next look. Returns whether the daemon
@@ -147,7 +147,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn of(stream: UnixStream) -> Self {
+    pub fn from_stream(stream: UnixStream) -> Self {
         stream.set_nonblocking(true).expect("set");
         let received = Vec::new();
         Self { stream, received }
@@ -205,7 +205,7 @@ impl Client {
 }
 
 pub fn limit(power_mw: u32) -> Request {
-    Request::SetLimit(Some(WantedLimit::of(Milliwatts(power_mw))))
+    Request::SetLimit(Some(WantedLimit::from_power(Milliwatts(power_mw))))
 }
 
 /// A server of metrics, whose page is fixed.

@@ -222,7 +222,7 @@ impl Daemon {
     }
 
     /// A process whose log goes elsewhere.
-    pub fn of(child: Child) -> Self {
+    pub fn from_child(child: Child) -> Self {
         let (_, lines) = channel();
         let seen = Vec::new();
         Self { child, lines, seen }

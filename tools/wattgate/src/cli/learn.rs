@@ -206,7 +206,7 @@ fn learn(
             set_model(&mut client, &path)?;
             client.lease(WantedLease {
                 program: Some("wattgate learn".to_owned()),
-                ..WantedLease::of(limit)
+                ..WantedLease::from_power(limit)
             })?;
             site.right.give_back(&mut site.process);
             hold::watch(&mut site.process, client, limit, time, false, seen)?

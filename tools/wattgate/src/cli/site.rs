@@ -101,7 +101,7 @@ impl Site {
         let restored = match self.right {
             Right::Own { prior, _lock } => {
                 // First, since the settings from before may be over the limit.
-                let mut guard = Guard::of(&self.board, self.limit);
+                let mut guard = Guard::new(&self.board, self.limit);
                 self.process
                     .end(|files| guard.watch(&mut self.board, files));
                 let restored = prior.restore(&mut self.board, &mut self.files);
@@ -153,7 +153,7 @@ struct Guard {
 }
 
 impl Guard {
-    fn of(board: &Board, limit: Option<Milliwatts>) -> Self {
+    fn new(board: &Board, limit: Option<Milliwatts>) -> Self {
         let lowest = axes(board).ok().map(|axes| ladder(&axes).lowest);
         Self {
             at: limit.zip(lowest),
@@ -227,7 +227,7 @@ pub fn axes(board: &Board) -> Result<Axes, Failure> {
 
 /// The modes that a session needs without a plan.
 pub fn ladder(axes: &Axes) -> Ladder {
-    Ladder::of([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz])
+    Ladder::from_axes([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz])
 }
 
 /// The daemon's config below a root.

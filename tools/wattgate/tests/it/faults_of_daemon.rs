@@ -198,7 +198,7 @@ fn a_lower_limit_of_the_daemon_ends_the_session() {
     let session = Background::start(&mut living.profile(&[], STEPS));
     daemon.await_lent();
     let mut client = Client::connect(&living.root()).expect("it runs");
-    let lower = WantedLimit::of(Milliwatts(20_000));
+    let lower = WantedLimit::from_power(Milliwatts(20_000));
     client.ask(Request::SetLimit(Some(lower))).expect("set");
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");

@@ -63,7 +63,7 @@ impl Bed {
         let files = hungry();
         let least = discover(&files).least();
         let meter = Meter::new(LIMIT_W.into(), faults, &files);
-        let mut bench = Bench::of(files);
+        let mut bench = Bench::from_files(files);
         (bench.meter, bench.faults) = (Some(meter), faults.to_vec());
         let done = profile(bench, least, &self.modes, Some(LIMIT_W));
         let meter = done.bench.meter.expect("a meter");

@@ -136,7 +136,7 @@ struct OfMode {
 }
 
 impl OfMode {
-    fn of(mode: [u32; 4], composed: &Composed) -> Self {
+    fn new(mode: [u32; 4], composed: &Composed) -> Self {
         Self {
             mode,
             time_ms: composed.time_ms,
@@ -209,7 +209,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let composer = Composer::new(&models, &layers);
     let composer = composer.map_err(|why| failed(why.into()))?;
-    let network = Network::of(&models, &composer, grid.clone());
+    let network = Network::compose(&models, &composer, grid.clone());
     let shares = network.shares();
     shares
         .refuse_unknown(arguments.most_unknown)
@@ -234,7 +234,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Model::parse(&bytes).map_err(|why| failed(why.into()))?;
 
     let wanted = arguments.explain || figure.is_some();
-    let explanation = wanted.then(|| Explanation::of(&composer, models.known_knobs(shown)));
+    let explanation = wanted.then(|| Explanation::from_composer(&composer, models.known_knobs(shown)));
     let report = Report {
         kind: match models.is_simulated {
             true => "simulated",
@@ -248,7 +248,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         unknown: &shares.unknown,
         modes: network.composed().len(),
         modes_used: fitted.modes_used,
-        fastest: OfMode::of(
+        fastest: OfMode::new(
             fastest(&grid),
             network.composed().last().expect("a grid has modes"),
         ),

@@ -156,7 +156,7 @@ pub struct Quartiles {
 
 impl Quartiles {
     /// Interpolates linearly between neighbouring values; `None` without values.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
         Some(Self {
@@ -397,7 +397,7 @@ impl EvaluatedRun {
 /// Aggregates the runs of one method with one number of training modes and one sampling.
 fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
     let accuracies = runs.iter().filter_map(|run| run.accuracy(target));
-    let of = |measure: fn(&Accuracy) -> f64| Quartiles::of(accuracies.clone().map(measure));
+    let of = |measure: fn(&Accuracy) -> f64| Quartiles::from_values(accuracies.clone().map(measure));
     let teacher = runs.iter().filter_map(|run| run.teacher_mape(target));
     let added = runs
         .iter()
@@ -417,10 +417,10 @@ fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
         within_20_pct: of(|accuracy| accuracy.within_20_pct)?,
         rmse: of(|accuracy| accuracy.rmse)?,
         mae: of(|accuracy| accuracy.mae)?,
-        seconds: Quartiles::of(runs.iter().map(|run| run.seconds))?,
-        board_minutes: Quartiles::of(runs.iter().map(|run| run.board_minutes))?,
-        teacher_mape: Quartiles::of(teacher),
-        added: Quartiles::of(added),
+        seconds: Quartiles::from_values(runs.iter().map(|run| run.seconds))?,
+        board_minutes: Quartiles::from_values(runs.iter().map(|run| run.board_minutes))?,
+        teacher_mape: Quartiles::from_values(teacher),
+        added: Quartiles::from_values(added),
         coverage: covered(target, &knots),
     })
 }
@@ -442,8 +442,8 @@ fn covered(target: Target, knots: &[Coverage]) -> Vec<Covered> {
             confidence,
             runs: shares.len(),
             mean_share: shares.iter().sum::<f64>() / shares.len() as f64,
-            share: Quartiles::of(shares)?.median,
-            ratio: Quartiles::of(ratios)?.median,
+            share: Quartiles::from_values(shares)?.median,
+            ratio: Quartiles::from_values(ratios)?.median,
         })
     };
     confidences.into_iter().filter_map(of).collect()
@@ -483,14 +483,14 @@ mod tests {
 
     #[test]
     fn quartiles_lie_between_their_neighbours() {
-        let quartiles = Quartiles::of([4.0, 1.0, 3.0, 2.0]);
+        let quartiles = Quartiles::from_values([4.0, 1.0, 3.0, 2.0]);
         let expected = Quartiles {
             median: 2.5,
             q1: 1.75,
             q3: 3.25,
         };
         assert_eq!(quartiles, Some(expected));
-        assert_eq!(Quartiles::of([]), None);
+        assert_eq!(Quartiles::from_values([]), None);
     }
 
     #[test]

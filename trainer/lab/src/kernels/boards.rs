@@ -164,7 +164,7 @@ impl Comparison<'_> {
         let Some(several) = self.pairs(&others, &scored)? else {
             return Ok(None);
         };
-        let score = |pairs: &[(f64, f64)]| Score::of(self.kind.name(), self.target, pairs);
+        let score = |pairs: &[(f64, f64)]| Score::from_pairs(self.kind.name(), self.target, pairs);
         let mut alone = Vec::new();
         for unit in 0..self.corpus.units.len() as u16 {
             if !test.contains(&unit) {

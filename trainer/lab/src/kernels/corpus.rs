@@ -298,7 +298,7 @@ impl Builder {
                 .map_err(of_field)?
                 .filter(|_| kernel.parameters().contains(&parameter));
         }
-        let call = Call::of(kernel, |parameter| values[parameter as usize])
+        let call = Call::from_parameters(kernel, |parameter| values[parameter as usize])
             .map_err(|why| (None, KernelProblem::Call(why)))?;
         let mut knobs = [0; 4];
         for (at, column) in AXIS_COLUMNS.into_iter().enumerate() {

@@ -33,7 +33,7 @@ pub struct Demand {
 
 impl Demand {
     /// Of a call.
-    pub fn of(call: &Call) -> Self {
+    pub fn from_call(call: &Call) -> Self {
         let [input, weights, output] =
             [call.input_bytes(), call.weight_bytes(), call.output_bytes()]
                 .map(|bytes| bytes as f64);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_tile_that_is_not_full_counts_as_full() {
-        let [full, over] = [128, 129].map(|rows| Demand::of(&product(rows, 128)));
+        let [full, over] = [128, 129].map(|rows| Demand::from_call(&product(rows, 128)));
         assert_eq!(full.tiled_flop, full.flop);
         // Five rows of tiles of 32 in place of four.
         assert!((over.tiled_flop / full.flop - 5.0 / 4.0).abs() < 1e-9);

@@ -126,7 +126,7 @@ pub fn evaluate(
             }
             if !pairs.is_empty() {
                 is_scored = true;
-                let score = Score::of(kind.name(), target, &pairs);
+                let score = Score::from_pairs(kind.name(), target, &pairs);
                 evaluation.results.push(score);
             }
         }

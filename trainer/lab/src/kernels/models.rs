@@ -81,7 +81,7 @@ impl KernelModel {
     }
 
     /// The model of a target.
-    pub fn of(&self, target: Target) -> &Corrected {
+    pub fn for_target(&self, target: Target) -> &Corrected {
         match target {
             Target::Time => &self.time,
             Target::Power => &self.power,
@@ -101,7 +101,7 @@ impl KernelModel {
 
 impl KernelModels {
     /// The model of a kind; `None` if the corpus had too few rows of it.
-    pub fn of(&self, kind: Kind) -> Option<&KernelModel> {
+    pub fn for_kind(&self, kind: Kind) -> Option<&KernelModel> {
         self.kernels.iter().find(|model| model.kind() == kind)
     }
 
@@ -159,7 +159,7 @@ pub fn fit(
         {
             progress.inc(
                 Target::ALL
-                    .map(|of| steps_of_kernel(corpus, tuned.of(kind, of)))
+                    .map(|of| steps_of_kernel(corpus, tuned.for_kernel(kind, of)))
                     .iter()
                     .sum(),
             );
@@ -167,7 +167,7 @@ pub fn fit(
         }
         let all: Vec<&Row> = rows.iter().collect();
         let learn = |rows: &[&Row], target| {
-            Corrected::fit(rows, target, tuned.of(kind, target), seed, progress)
+            Corrected::fit(rows, target, tuned.for_kernel(kind, target), seed, progress)
         };
         let least = all.iter().min_by_key(|row| work(&row.call));
         let least = least.expect("some rows").call;
@@ -194,7 +194,7 @@ fn work(call: &Call) -> u64 {
 pub fn steps(corpus: &KernelCorpus, tuned: &Tuned) -> u64 {
     let kernels = Kind::ALL.into_iter().zip(&corpus.rows);
     let kernels = kernels.filter(|(_, rows)| !rows.is_empty());
-    let of = |(kind, _)| Target::ALL.map(|target| steps_of_kernel(corpus, tuned.of(kind, target)));
+    let of = |(kind, _)| Target::ALL.map(|target| steps_of_kernel(corpus, tuned.for_kernel(kind, target)));
     kernels.flat_map(of).sum()
 }
 
@@ -274,7 +274,7 @@ fn call(kind: Kind, values: &[u32]) -> Option<Call> {
         let at = parameters.iter().position(|known| *known == parameter)?;
         values.get(at).copied()
     };
-    Call::of(kind, of).ok()
+    Call::from_parameters(kind, of).ok()
 }
 
 /// Why a file holds no models of kernels.

@@ -93,7 +93,7 @@ mod tests {
                     height: side,
                     width: side,
                 };
-                Demand::of(&Call::new(Operation::Relu(shape)).expect("valid"))
+                Demand::from_call(&Call::new(Operation::Relu(shape)).expect("valid"))
             })
             .into();
         let clocks = [300_000, 900_000, 2_100_000];

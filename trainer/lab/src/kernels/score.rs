@@ -30,7 +30,7 @@ pub struct Score {
 
 impl Score {
     /// Of pairs of predicted and measured values, in ms or mW.
-    pub fn of(kernel: &'static str, target: Target, pairs: &[(f64, f64)]) -> Self {
+    pub fn from_pairs(kernel: &'static str, target: Target, pairs: &[(f64, f64)]) -> Self {
         let n = pairs.len() as f64;
         let relative =
             |(predicted, measured): &(f64, f64)| 100.0 * (predicted / measured - 1.0).abs();
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_measures_are_those_of_the_pairs() {
         let pairs = [(1_100.0, 1_000.0), (1_980.0, 2_000.0)];
-        let score = Score::of("relu", Target::Power, &pairs);
+        let score = Score::from_pairs("relu", Target::Power, &pairs);
         assert!((score.mape - 5.5).abs() < 1e-9 && (score.mae - 0.06).abs() < 1e-9);
         assert!((score.rmse - (0.0104_f64 / 2.0).sqrt()).abs() < 1e-9);
         assert_eq!(

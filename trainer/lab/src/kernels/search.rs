@@ -308,7 +308,7 @@ fn propose(results: &[(usize, Point, f64)], random: &mut ChaCha8Rng) -> Point {
     sorted.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let points: Vec<Point> = sorted.into_iter().map(|(_, point)| point).collect();
     let (good, bad) = points.split_at(points.len().div_ceil(4).max(2));
-    let (good, bad) = (Parzen::of(good), Parzen::of(bad));
+    let (good, bad) = (Parzen::from_points(good), Parzen::from_points(bad));
     let proposals = (0..PROPOSALS).map(|_| good.draw(random));
     let ratio = |point: &Point| good.log_density(point) - bad.log_density(point);
     let best = proposals.max_by(|a, b| ratio(a).total_cmp(&ratio(b)));
@@ -323,7 +323,7 @@ struct Parzen<'a> {
 
 impl<'a> Parzen<'a> {
     /// Scott's rule for the widths, at least a twentieth of the space.
-    fn of(points: &'a [Point]) -> Self {
+    fn from_points(points: &'a [Point]) -> Self {
         let n = points.len() as f64;
         let factor = n.powf(-1.0 / (SPACE.len() as f64 + 4.0));
         let width = |at: usize| {

@@ -49,7 +49,7 @@ impl Method for PowertrainNn {
 
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
         predict_each(task, |target| {
-            let training = Training::of(task.used, target)?;
+            let training = Training::from_modes(task.used, target)?;
             Some(training.run(None, Loss::Square, task.seed))
         })
     }
@@ -97,7 +97,7 @@ pub struct Recipe {
 
 impl Training {
     /// The modes with a measured target; `None` if there are none.
-    pub fn of(modes: &[Known], target: Target) -> Option<Self> {
+    pub fn from_modes(modes: &[Known], target: Target) -> Option<Self> {
         let modes: Vec<([u32; 4], f64)> = modes
             .iter()
             .filter_map(|mode| Some((mode.knobs, target.measured(mode)?)))
@@ -137,7 +137,7 @@ impl Training {
                 network = step(network, &mut adam, batch, loss, options, random);
             }
             let cost: f64 = loss
-                .of(network.forward(x.clone(), None), y.clone())
+                .compute(network.forward(x.clone(), None), y.clone())
                 .into_scalar();
             if cost < best.0 {
                 best = (cost, network.clone());
@@ -156,7 +156,7 @@ impl Training {
         random: &mut impl Rng,
     ) -> Recipe {
         let inputs = std::array::from_fn(|i| {
-            Standard::of(self.modes.iter().map(move |(knobs, _)| f64::from(knobs[i])))
+            Standard::from_values(self.modes.iter().map(move |(knobs, _)| f64::from(knobs[i])))
         });
         let mut sorted: Vec<f64> = self.modes.iter().map(|&(_, value)| value).collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -237,7 +237,7 @@ fn step(
 ) -> RecipeNetwork {
     let [rows, _] = x.dims();
     let kept = RecipeNetwork::kept(rows, options, random);
-    let cost = loss.of(network.forward(x, Some(&kept)), y);
+    let cost = loss.compute(network.forward(x, Some(&kept)), y);
     let gradients = GradientsParams::from_grads(cost.backward(), &network);
     adam.step(RATE, network, gradients)
 }
@@ -248,7 +248,7 @@ fn shuffle(rows: &mut [usize], random: &mut impl Rng) {
 }
 
 impl Loss {
-    fn of(self, predicted: Tensor<2>, measured: Tensor<2>) -> Tensor<1> {
+    fn compute(self, predicted: Tensor<2>, measured: Tensor<2>) -> Tensor<1> {
         let error = predicted - measured.clone();
         match self {
             Self::Square => error.clone().mul(error).mean(),

@@ -61,7 +61,7 @@ impl Trees {
             return Ok(None);
         }
         // The base score is zero, so centre the targets.
-        let standard = Standard::of(logs.iter().copied());
+        let standard = Standard::from_values(logs.iter().copied());
         let centred: Vec<f64> = logs.iter().map(|log| log - standard.mean).collect();
         let modes: Vec<[u32; 4]> = all_modes(&task.corpus.grid).collect();
         let (knobs, modes) = (matrix(&knobs)?, matrix(&modes)?);

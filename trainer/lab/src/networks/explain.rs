@@ -41,7 +41,7 @@ pub struct Explanation {
 
 impl Explanation {
     /// Of a network in a mode.
-    pub fn of(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
+    pub fn from_composer(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
         let layers: Vec<Part> = composer
             .network()
             .iter()

@@ -105,7 +105,7 @@ pub struct Shares {
 
 impl Shares {
     /// Of a composed network in a mode.
-    pub fn of(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
+    pub fn from_composer(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
         let times = composer.layers(mode);
         let all: f64 = times.iter().map(|of| of.time_ms).sum();
         let mut kernels = BTreeMap::new();
@@ -203,7 +203,7 @@ pub struct Network<'a> {
 
 impl<'a> Network<'a> {
     /// Composes a network in all modes of a grid.
-    pub fn of(models: &'a KernelModels, composer: &'a Composer<'a>, grid: Grid) -> Self {
+    pub fn compose(models: &'a KernelModels, composer: &'a Composer<'a>, grid: Grid) -> Self {
         let modes: Vec<[u32; 4]> = all_modes(&grid)
             .map(|mode| models.known_knobs(mode))
             .collect();
@@ -213,7 +213,7 @@ impl<'a> Network<'a> {
             models,
             composed: predicted.compose(Factors::NONE),
             predicted,
-            shares: Shares::of(composer, models.known_knobs(fastest)),
+            shares: Shares::from_composer(composer, models.known_knobs(fastest)),
             grid,
         }
     }
@@ -235,7 +235,7 @@ impl<'a> Network<'a> {
         let one = |unit: u16| {
             let kernels = self.shares.kernels.iter();
             let errors = kernels.map(|(kind, share)| {
-                let model = self.models.of(*kind).expect("composed");
+                let model = self.models.for_kind(*kind).expect("composed");
                 let mut errors = model.errors().iter();
                 Some(share * of(errors.find(|error| error.unit == unit)?)[0])
             });
@@ -287,7 +287,7 @@ impl<'a> Network<'a> {
         if known.len() < LEAST_MODES {
             return Err(NetworkFitError::FewModes { found: known.len() });
         }
-        let scales = Scales::of(&self.grid);
+        let scales = Scales::from_grid(&self.grid);
         let all: Vec<Place> = all_modes(&self.grid)
             .map(|mode| scales.place(mode))
             .collect();
@@ -450,7 +450,7 @@ fn blended(process: &Process, places: &[Place]) -> Vec<Expected> {
     let at = |at: usize| {
         let of_place = process.shares().zip(&samples);
         let of_place: Vec<_> = of_place.map(|(share, all)| (share, all[at])).collect();
-        Expected::of(&of_place)
+        Expected::from_mixture(&of_place)
     };
     (0..places.len()).map(at).collect()
 }

@@ -65,13 +65,13 @@ impl Graph {
         let model = ModelProto::parse_buf(bytes).map_err(|why| not_onnx(why.to_string()))?;
         let graph = model.graph.filter(|graph| !graph.node.is_empty());
         let graph = graph.ok_or_else(|| not_onnx("it has no graph".to_owned()))?;
-        Self::of(&graph, batch).map_err(|why| NetworkFileError::Network {
+        Self::from_proto(&graph, batch).map_err(|why| NetworkFileError::Network {
             path: path.to_owned(),
             why,
         })
     }
 
-    fn of(graph: &GraphProto, batch: Option<u32>) -> Result<Self, NetworkError> {
+    fn from_proto(graph: &GraphProto, batch: Option<u32>) -> Result<Self, NetworkError> {
         let mut tensors: HashMap<&str, Tensor> = HashMap::new();
         for weight in &graph.initializer {
             if let Some(name) = &weight.name {

@@ -20,7 +20,7 @@ fn xavier() -> Board {
 fn network(folder: &Path, name: &str) {
     let board = xavier();
     let workload = Workload::named(name).expect("shipped");
-    let modes = Modes::Characterizing.of(&board, 0).expect("of this board");
+    let modes = Modes::Characterizing.select(&board, 0).expect("of this board");
     let profiles = Profiler::new(&board, Unit::NOMINAL, &workload, 0).profile_all(&modes);
     write(
         folder,
@@ -150,7 +150,7 @@ fn a_log_of_the_power_is_checked() {
 fn fed(unit: Unit) -> String {
     let board = xavier();
     let workload = Workload::named("mobilenetv3").expect("shipped");
-    let modes = Modes::Characterizing.of(&board, 0).expect("of this board");
+    let modes = Modes::Characterizing.select(&board, 0).expect("of this board");
     let mut runs = Vec::new();
     for minibatch in [16, 32] {
         for workers in [0, 4] {

@@ -265,7 +265,7 @@ impl<'a> Posterior<'a> {
     fn new(points: &'a Points, prior: &'a Prior, noise: Option<&'a [f64]>) -> Self {
         Self {
             points,
-            pairs: Pairs::of(points.mean, &points.places),
+            pairs: Pairs::from_places(points.mean, &points.places),
             prior,
             noise,
             last: RefCell::new(None),

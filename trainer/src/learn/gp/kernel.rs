@@ -154,7 +154,7 @@ pub struct Pairs {
 
 impl Pairs {
     /// Of all pairs of some places.
-    pub fn of(mean: Mean, places: &[Place]) -> Self {
+    pub fn from_places(mean: Mean, places: &[Place]) -> Self {
         let columns = (0..places.len()).map(|j| (&places[j], &places[j..]));
         let pairs = columns.flat_map(|(y, rest)| rest.iter().map(move |x| (x, y)));
         let squares = |i| pairs.clone().map(|(x, y)| squares(x, y)[i]).collect();

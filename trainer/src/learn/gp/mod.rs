@@ -66,7 +66,7 @@ struct Solved {
 
 impl Points {
     fn new(mean: Mean, places: &[Place], targets: &[f64]) -> Self {
-        Self::with(mean, places, targets, Standard::of(targets.iter().copied()))
+        Self::with(mean, places, targets, Standard::from_values(targets.iter().copied()))
     }
 
     fn with(mean: Mean, places: &[Place], targets: &[f64], standard: Standard) -> Self {

@@ -105,7 +105,7 @@ impl Sensor {
             let steps = (share * self.power * self.gain / step).round();
             watts[*chip] += steps * step * self.read;
         }
-        Sample::of(watts.map(|watts| Milliwatts((1e3 * watts).ceil() as u32)))
+        Sample::from_chips(watts.map(|watts| Milliwatts((1e3 * watts).ceil() as u32)))
     }
 
     /// The same, while one chip stands still.
@@ -165,7 +165,7 @@ pub fn run(scenario: &Scenario, time_constant: u64, logs: bool) -> Account {
 }
 
 fn limit(watts: f64) -> Limit {
-    Limit::of(Milliwatts((1e3 * watts) as u32))
+    Limit::from_power(Milliwatts((1e3 * watts) as u32))
 }
 
 impl Daemon<'_> {

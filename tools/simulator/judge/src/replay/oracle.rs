@@ -28,14 +28,14 @@ pub struct Truths(Vec<Truth>);
 
 impl Truths {
     /// The modes on a unit with planted errors, without those that another mode beats.
-    pub fn of(
+    pub fn new(
         modes: &[TimedMode],
         board: &Board,
         unit: &Unit,
         errors: Option<&ModeErrors>,
     ) -> Self {
         let truths = modes.iter();
-        let truths = truths.map(|mode| Truth::of(mode, board, unit, errors));
+        let truths = truths.map(|mode| Truth::new(mode, board, unit, errors));
         Self::unbeaten(truths.collect())
     }
 

@@ -106,7 +106,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn of(stretches: &[(u64, f64)], begin: u64, window: u64) -> Vec<[f64; 4]> {
+    fn rounded_lines(stretches: &[(u64, f64)], begin: u64, window: u64) -> Vec<[f64; 4]> {
         let stretches = stretches.iter().map(|(end, value)| (ms(*end), *value));
         let lines = lines(stretches, ms(begin), ms(window));
         let rounded = |x: f64| (1e9 * x).round() / 1e9;

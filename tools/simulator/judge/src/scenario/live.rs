@@ -95,7 +95,7 @@ pub fn rows(
     let reports = parallel::map(THREADS, tasks, |task| run(task, &weights, wattgated))?;
     let rows = tasks.iter().zip(reports);
     Ok(rows
-        .filter_map(|(task, report)| ScenarioRow::of(task, &[(SEED, report)]))
+        .filter_map(|(task, report)| ScenarioRow::from_reports(task, &[(SEED, report)]))
         .collect())
 }
 

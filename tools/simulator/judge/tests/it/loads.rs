@@ -31,7 +31,7 @@ static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| benches("tests/models"))
 /// The boards with the models of a folder, relative to the crate's.
 fn benches(models: &str) -> Vec<Bench> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(models);
-    let benches = BOARDS.into_iter().map(|board| Bench::of(board, &folder));
+    let benches = BOARDS.into_iter().map(|board| Bench::load(board, &folder));
     benches
         .collect::<Result<_, _>>()
         .expect("boards with models")
@@ -157,7 +157,7 @@ fn median_speed<'a>(rows: impl IntoIterator<Item = &'a LoadRow>) -> f64 {
     medians[medians.len() / 2]
 }
 
-fn of(rows: &[LoadRow], is: impl Fn(&LoadRow) -> bool) -> impl Iterator<Item = &LoadRow> {
+fn filtered(rows: &[LoadRow], is: impl Fn(&LoadRow) -> bool) -> impl Iterator<Item = &LoadRow> {
     let found: Vec<&LoadRow> = rows.iter().filter(|row| is(row)).collect();
     assert!(!found.is_empty());
     found.into_iter()

@@ -284,7 +284,7 @@ fn the_table_has_a_row_for_each_limit() {
 
 #[test]
 fn the_worst_figure_of_a_row_is_that_of_its_seed() {
-    let bench = Bench::of("orin-nano-8-super", &weights()).expect("a bench");
+    let bench = Bench::load("orin-nano-8-super", &weights()).expect("a bench");
     let task = LoadTask {
         kind: Kind::OnOff,
         bench: &bench,
@@ -324,7 +324,7 @@ fn open_loop(
 
 #[test]
 fn a_limit_that_falls_is_an_event() {
-    let bench = Bench::of("orin-agx-64", &weights()).expect("a bench");
+    let bench = Bench::load("orin-agx-64", &weights()).expect("a bench");
     let limits = vec![(Duration::ZERO, 50_000), (Duration::from_secs(10), 35_000)];
     // The board draws less than predicted, so that no error of the model adds to the event.
     let less = ModeErrors::Tilt {
@@ -340,7 +340,7 @@ fn a_limit_that_falls_is_an_event() {
 
 #[test]
 fn planted_errors_reach_board_and_oracle() {
-    let bench = Bench::of("orin-agx-64", &weights()).expect("a bench");
+    let bench = Bench::load("orin-agx-64", &weights()).expect("a bench");
     let limits = || vec![(Duration::ZERO, 25_000)];
     let errors = |factors| Some(ModeErrors::Tilt { factors });
     let right = open_loop(&bench, limits(), None);

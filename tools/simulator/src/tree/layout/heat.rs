@@ -56,7 +56,7 @@ pub fn thermal(layout: &mut Layout, board: &Board) {
 /// their types.
 pub fn cooling(layout: &mut Layout, board: &Board) {
     let release = board.release();
-    let gpu = Places::of(&board.soc, release).gpu_name;
+    let gpu = Places::for_soc(&board.soc, release).gpu_name;
     let clusters = board.clusters.iter().filter_map(|cores| cores.first());
     let mut types: Vec<String> = match release {
         36.. => clusters.map(|core| format!("cpufreq-cpu{core}")).collect(),

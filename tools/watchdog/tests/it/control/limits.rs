@@ -214,7 +214,7 @@ fn an_average_is_held() {
     let power = Milliwatts(40_000);
     running.control.set_limit(Limit {
         average,
-        ..Limit::of(power)
+        ..Limit::from_power(power)
     });
     running.run(120);
     let before = running.control.files().tree.jetson().energy_j();

@@ -149,5 +149,5 @@ impl Running {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit::of(Milliwatts(1_000 * watts))
+    Limit::from_power(Milliwatts(1_000 * watts))
 }

@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn report(models: &KernelModels, bytes: usize) -> Report {
     let kernels = models.kinds().map(|kind| {
-        let errors = models.of(kind).map_or(&[][..], |model| model.errors());
+        let errors = models.for_kind(kind).map_or(&[][..], |model| model.errors());
         let rms = |of: &dyn Fn(usize) -> f64| {
             let square: f64 = (0..errors.len()).map(|at| of(at).powi(2)).sum();
             100.0 * (square / errors.len() as f64).sqrt()

@@ -66,7 +66,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         Some(board) => vec![board.as_str()],
         None => BOARDS.to_vec(),
     };
-    let benches = names.iter().map(|board| Bench::of(board, &weights));
+    let benches = names.iter().map(|board| Bench::load(board, &weights));
     let benches: Vec<Bench> = benches.collect::<Result<_, _>>()?;
     let kinds = KINDS.into_iter();
     let kinds = kinds.filter(|kind| only_kind.is_none_or(|only| only == *kind));
