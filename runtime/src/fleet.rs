@@ -148,7 +148,11 @@ impl<'a> Fleet<'a> {
     }
 
     /// From the fields of a file; `None` if a value is out of range. The ratios follow the knots of the guard bands.
-    pub(crate) fn from_fields(units: &'a [u8], reference: u32, others: [GuardBand; 2]) -> Option<Self> {
+    pub(crate) fn from_fields(
+        units: &'a [u8],
+        reference: u32,
+        others: [GuardBand; 2],
+    ) -> Option<Self> {
         let (units, rest) = units.as_chunks();
         let fleet = Self {
             units,

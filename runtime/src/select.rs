@@ -131,14 +131,16 @@ impl error::Error for SelectError {}
 #[inline(never)]
 fn least_until(query: &Query, points: &[Point], fitting: Range<usize>) -> Option<usize> {
     let deadline = query.deadline.unwrap_or(Microseconds(0));
-    let of = |point: &Point| {
+    let energy = |point: &Point| {
         let (time, power) = (point.guarded_time.0, point.guarded);
         let waits = u64::from(deadline.0.saturating_sub(time));
         u64::from(power.0) * u64::from(time) + u64::from(query.idle.power(power).0) * waits
     };
     let indices = points.iter().enumerate().skip(fitting.start);
     let fitting = indices.take(fitting.len());
-    fitting.min_by_key(|(_, point)| of(point)).map(|(at, _)| at)
+    fitting
+        .min_by_key(|(_, point)| energy(point))
+        .map(|(at, _)| at)
 }
 
 impl<const N: usize> Front<N> {

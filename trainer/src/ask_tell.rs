@@ -237,7 +237,7 @@ impl Planner {
             && let Ok(teachers) = self.teachers(&settled)
         {
             let suspect = suspect(&settled, teachers.left_out());
-            if let Some(suspect) = suspect.map(|of| settled[of.at].knobs)
+            if let Some(suspect) = suspect.map(|suspect| settled[suspect.at].knobs)
                 && self.readings_of(suspect) == 1
             {
                 return Next::Measure(suspect, None);
@@ -264,14 +264,14 @@ impl Planner {
         }
         let mut readings = before.map_or_else(Vec::new, |place| self.readings[place].clone());
         readings.push([time_us, power_mw]);
-        let runs = |of: usize| readings.iter().map(move |reading| reading[of]);
-        let median = |of: usize| Data::new(runs(of).collect::<Vec<_>>()).median();
+        let runs = |quantity: usize| readings.iter().map(move |reading| reading[quantity]);
+        let median = |quantity: usize| Data::new(runs(quantity).collect::<Vec<_>>()).median();
         let mode = Known {
             id,
             knobs,
             time_us: median(0),
             power_mw: Some(median(1)),
-            is_confirmed: (0..2).all(|of| agree(runs(of), median(of))),
+            is_confirmed: (0..2).all(|quantity| agree(runs(quantity), median(quantity))),
         };
         let told = [&self.measured[..], &[mode]].concat();
         Reference::refuse_own(&self.references, &self.board, &told)?;

@@ -111,8 +111,8 @@ pub struct Contradiction {
 /// The modes of a corpus of which no two runs agree with their median.
 pub fn contradictions(corpus: &Corpus) -> Vec<Contradiction> {
     let all = corpus.modes.iter().flat_map(|mode| {
-        let of = [(Target::Time, &mode.times), (Target::Power, &mode.powers)];
-        of.into_iter().filter_map(|(target, runs)| {
+        let measured = [(Target::Time, &mode.times), (Target::Power, &mode.powers)];
+        measured.into_iter().filter_map(|(target, runs)| {
             let runs = contradiction(runs)?;
             let mode = mode.knobs;
             Some(Contradiction { mode, target, runs })
@@ -330,7 +330,7 @@ pub fn fit(
 
 /// The empirical coverage of a file's guard bands on some modes, one entry per knot of the time's band.
 pub fn coverage(model: &Model<'_>, predictions: &Predictions, modes: &[Known]) -> Vec<Coverage> {
-    let of = |confidence: Confidence| {
+    let covered = |confidence: Confidence| {
         let upper = Predictions::guarded(model, confidence).ok()?;
         let within = |target: Target| {
             let (upper, median) = (target.predicted(&upper)?, target.predicted(predictions)?);
@@ -354,5 +354,5 @@ pub fn coverage(model: &Model<'_>, predictions: &Predictions, modes: &[Known]) -
     };
     let knots = model.time_guard().knots().iter();
     let confidences = knots.filter_map(|knot| Confidence::new(knot.per_ten_thousand));
-    confidences.filter_map(of).collect()
+    confidences.filter_map(covered).collect()
 }

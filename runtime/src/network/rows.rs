@@ -117,19 +117,24 @@ const FIRST_UNIT: usize = CURVES + FIRST_TAIL;
 /// Writes the table rows of an axis's values from the first one on, until `rows` is full. `units` are
 /// the first layer's units as stored in a file.
 #[inline(never)]
-pub fn write_rows(rows: &mut [Pair], units: &[u8], of: &AxisInputs<'_>, mut first: usize) {
+pub fn write_rows(
+    rows: &mut [Pair],
+    units: &[u8],
+    inputs_of_axis: &AxisInputs<'_>,
+    mut first: usize,
+) {
     let (units, _) = units.as_chunks::<FIRST_UNIT>();
     // `max(1)` tells the compiler that the length is not 0.
     let pairs = (units.len() / 2).max(1);
     for rows in rows.chunks_mut(TOGETHER * pairs) {
-        let inputs = of.of_each(first);
+        let inputs = inputs_of_axis.of_each(first);
         first += TOGETHER;
-        let mut weights = of.level_weights.iter();
+        let mut weights = inputs_of_axis.level_weights.iter();
         for (pair, units) in units.as_chunks::<2>().0.iter().enumerate() {
             let [a, b] = units.each_ref().map(|unit| {
                 // Without levels, it is multiplied by 0.
                 let weight = weights.next().map_or(0, |weight| weight.cast_signed());
-                entries(unit, f32::from(weight), of.axis, &inputs)
+                entries(unit, f32::from(weight), inputs_of_axis.axis, &inputs)
             });
             for ((row, a), b) in rows.chunks_exact_mut(pairs).zip(a).zip(b) {
                 if let Some(pair) = row.get_mut(pair) {

@@ -439,18 +439,18 @@ impl<'a> Layers<'a> {
 }
 
 /// Splits at an index; all of it goes to the first part if the index is out of range.
-fn split<T>(of: &[T], at: usize) -> (&[T], &[T]) {
-    of.split_at_checked(at).unwrap_or((of, &[]))
+fn split<T>(all: &[T], at: usize) -> (&[T], &[T]) {
+    all.split_at_checked(at).unwrap_or((all, &[]))
 }
 
 /// Chunks of equal length. `max(1)` tells the compiler that the length is not 0.
-fn chunks<T>(of: &[T], length: usize) -> ChunksExact<'_, T> {
-    of.chunks_exact(length.max(1))
+fn chunks<T>(all: &[T], length: usize) -> ChunksExact<'_, T> {
+    all.chunks_exact(length.max(1))
 }
 
 /// [`chunks`], mutable.
-fn chunks_mut<T>(of: &mut [T], length: usize) -> ChunksExactMut<'_, T> {
-    of.chunks_exact_mut(length.max(1))
+fn chunks_mut<T>(all: &mut [T], length: usize) -> ChunksExactMut<'_, T> {
+    all.chunks_exact_mut(length.max(1))
 }
 
 /// Takes the first `length` pairs off `memory`.

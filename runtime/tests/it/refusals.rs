@@ -322,7 +322,7 @@ fn measured_modes_that_cannot_be_are_refused() {
     }
     let many: Vec<u32> = (1..=40).collect();
     let grid = Grid::new([&[1], &[1], &[1], &many]).expect("a grid");
-    let of = |count: u16| {
+    let parsed_count = |count: u16| {
         let at = |id| {
             (
                 ModeId(id),
@@ -338,8 +338,11 @@ fn measured_modes_that_cannot_be_are_refused() {
         let bytes = common::encode(&grid, &layers, &measured, "many");
         Model::parse(&bytes).map(|model| model.measured().count())
     };
-    assert_eq!(of(MOST_MEASURED as u16), Ok(MOST_MEASURED));
-    assert_eq!(of(MOST_MEASURED as u16 + 1), Err(FormatError::BadMeasured));
+    assert_eq!(parsed_count(MOST_MEASURED as u16), Ok(MOST_MEASURED));
+    assert_eq!(
+        parsed_count(MOST_MEASURED as u16 + 1),
+        Err(FormatError::BadMeasured)
+    );
 }
 
 /// The files were written before the later versions existed. What the runtime makes of them is in the report.
@@ -354,8 +357,8 @@ fn a_file_of_version_1_predicts_as_it_did() {
         (Ok(None), Ok(Some(0xC0)))
     );
     assert!(!old.has_spread());
-    let [front, expected] =
-        [&old, &new].map(|model| Front::<64>::from_model(model, &model.profiled(), Confidence::P95));
+    let [front, expected] = [&old, &new]
+        .map(|model| Front::<64>::from_model(model, &model.profiled(), Confidence::P95));
     assert_eq!(front.points(), expected.points());
     assert!(front.points().len() > 2);
     // Three outputs came with version 2.

@@ -248,7 +248,12 @@ impl Times {
 }
 
 impl Report {
-    fn measure(case: &Case, clock: f64, peer: Option<&Path>, rounds: u32) -> Result<Self, PeerError> {
+    fn measure(
+        case: &Case,
+        clock: f64,
+        peer: Option<&Path>,
+        rounds: u32,
+    ) -> Result<Self, PeerError> {
         let floor = Floor::for_case(case, clock);
         let figures = measure(case, peer, rounds)?;
         let minima = Times::from_figures(&figures, |figure| figure.minimum);

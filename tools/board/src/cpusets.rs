@@ -90,7 +90,7 @@ struct Walk<'a, F> {
 }
 
 impl<F: Files> Walk<'_, F> {
-    fn below(&mut self, parent: &Path, of: Group, depth: u32) {
+    fn below(&mut self, parent: &Path, group: Group, depth: u32) {
         let names = self.files.list(parent).unwrap_or_default();
         let may_be_group =
             |name: &&String| !name.starts_with("cpuset.") && !name.starts_with("cgroup.");
@@ -101,7 +101,7 @@ impl<F: Files> Walk<'_, F> {
             };
             let wanted = match self.before.get(&path) {
                 Some(before) => shown & self.stayed | (before | shown) & !self.stayed,
-                None if shown == of.shown => of.wanted,
+                None if shown == group.shown => group.wanted,
                 None => shown,
             };
             let returned = wanted & self.online & !shown;

@@ -19,12 +19,13 @@ impl Preset {
     /// The mode of a grid that a busy workload has under this preset: the values nearest to the ceilings.
     pub fn mode(&self, grid: &Grid) -> PowerMode {
         let [cpu, gpu, emc] = self.ceilings;
-        let of = |axis: Axis, ceiling: Option<u32>| nearest(grid.axis(axis), ceiling).unwrap_or(0);
+        let nearest_value =
+            |axis: Axis, ceiling: Option<u32>| nearest(grid.axis(axis), ceiling).unwrap_or(0);
         PowerMode::from_knobs([
-            of(Axis::Cores, Some(self.cores)),
-            of(Axis::Cpu, cpu),
-            of(Axis::Gpu, gpu),
-            of(Axis::Emc, emc),
+            nearest_value(Axis::Cores, Some(self.cores)),
+            nearest_value(Axis::Cpu, cpu),
+            nearest_value(Axis::Gpu, gpu),
+            nearest_value(Axis::Emc, emc),
         ])
     }
 }

@@ -46,8 +46,8 @@ impl Saved {
 
     /// The value that was saved under a name.
     pub(crate) fn named(&self, name: &Path) -> Option<i64> {
-        let of = |(path, _): &&(Arc<Path>, i64)| **path == *name;
-        self.0.iter().find(of).map(|(_, value)| *value)
+        let has_name = |(path, _): &&(Arc<Path>, i64)| **path == *name;
+        self.0.iter().find(has_name).map(|(_, value)| *value)
     }
 }
 

@@ -182,7 +182,8 @@ mod tests {
                 assert_eq!(currents.step_ma(), expected, "{readings:?}");
             }
         }
-        let step_ma = |readings: &[i64]| Currents::from_readings(readings.iter().copied()).step_ma();
+        let step_ma =
+            |readings: &[i64]| Currents::from_readings(readings.iter().copied()).step_ma();
         // No reading; zeros only; an offset below zero.
         assert_eq!(step_ma(&[]), 20);
         assert_eq!(step_ma(&[0, 0]), 20);

@@ -196,13 +196,13 @@ impl Draw {
     /// The power at a leakage factor, see [`leakage`].
     pub fn at(&self, leakage: f64) -> Watts {
         let Self { fixed, leaking } = self;
-        let of = |fixed: f64, leaking: f64| fixed + leakage * leaking;
+        let with_leakage = |fixed: f64, leaking: f64| fixed + leakage * leaking;
         Watts {
-            cpu: of(fixed.cpu, leaking.cpu),
-            gpu: of(fixed.gpu, leaking.gpu),
-            soc: of(fixed.soc, leaking.soc),
-            dram: of(fixed.dram, leaking.dram),
-            system: of(fixed.system, leaking.system),
+            cpu: with_leakage(fixed.cpu, leaking.cpu),
+            gpu: with_leakage(fixed.gpu, leaking.gpu),
+            soc: with_leakage(fixed.soc, leaking.soc),
+            dram: with_leakage(fixed.dram, leaking.dram),
+            system: with_leakage(fixed.system, leaking.system),
         }
     }
 }

@@ -223,13 +223,13 @@ impl<'a> Profiler<'a> {
     fn read(&mut self, idle: &Watts, busy: &Watts, load: f64) -> f64 {
         let mut module = 0.0;
         for (rail, channel) in self.board.rails.iter().zip(&mut self.channels) {
-            let of = |watts: &Watts| {
+            let of_rail = |watts: &Watts| {
                 rail.domains
                     .iter()
                     .map(|&domain| watts.get(domain))
                     .sum::<f64>()
             };
-            let watts = of(idle) + (of(busy) - of(idle)) * load;
+            let watts = of_rail(idle) + (of_rail(busy) - of_rail(idle)) * load;
             channel.settle(1e6 * watts / rail.millivolts, rail.millivolts);
             if rail.total {
                 module += 1e-3 * channel.reading().milliwatts();

@@ -64,7 +64,7 @@ const LIFETIME_S: i64 = 183 * 86_400;
 /// What the modes of a unit drew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lesson {
-    pub of: Subject,
+    pub subject: Subject,
     /// ln of the power gained for each K, if it was measured.
     pub per_kelvin: Option<f32>,
     /// At least one, the newest first.
@@ -162,12 +162,12 @@ pub enum Unusable {
 impl Lesson {
     /// From what modes drew for at least a time, each beside the model's prediction.
     pub fn new(
-        of: Subject,
+        subject: Subject,
         at: UtcSeconds,
         least: Milliseconds,
         drawn: &[(Milliwatts, Drawn)],
     ) -> Result<Self, NoLesson> {
-        if of.unit.is_none() {
+        if subject.unit.is_none() {
             return Err(NoLesson::NoUnit);
         }
         let is_long = |(predicted, it): &&(Milliwatts, Drawn)| predicted.0 > 0 && it.busy >= least;
@@ -199,7 +199,7 @@ impl Lesson {
         match modes.is_empty() {
             true => Err(NoLesson::NoLoad),
             false => Ok(Self {
-                of,
+                subject,
                 per_kelvin: per_kelvin(measured),
                 modes,
             }),
@@ -226,7 +226,7 @@ impl Lesson {
     /// a part, and higher powers than that.
     #[must_use]
     pub fn after(mut self, older: &Self) -> Self {
-        if older.of != self.of {
+        if older.subject != self.subject {
             return self;
         }
         for old in &older.modes {
@@ -250,14 +250,14 @@ impl Lesson {
     }
 
     /// What is of this unit, model and sensor, and not too old. Fails if that is nothing.
-    pub fn checked(mut self, of: &Subject, now: UtcSeconds) -> Result<Self, Unusable> {
+    pub fn checked(mut self, subject: &Subject, now: UtcSeconds) -> Result<Self, Unusable> {
         let age = now.0.saturating_sub(self.at().0);
         match () {
-            () if self.of.unit != of.unit || of.unit.is_none() => {
+            () if self.subject.unit != subject.unit || subject.unit.is_none() => {
                 return Err(Unusable::Other("unit of the board"));
             }
-            () if self.of.model != of.model => return Err(Unusable::Other("model")),
-            () if self.of.sensor != of.sensor => {
+            () if self.subject.model != subject.model => return Err(Unusable::Other("model")),
+            () if self.subject.sensor != subject.sensor => {
                 return Err(Unusable::Other("board or power sensor"));
             }
             () if !now.is_set() || age < 0 => return Err(Unusable::Future),
@@ -272,8 +272,8 @@ impl Lesson {
     }
 
     /// Reads the lesson of a subject on the board below `root`; `None` if there is none.
-    pub fn read(root: &Path, of: &Subject) -> Result<Option<Self>, Unusable> {
-        let path = file(root, of);
+    pub fn read(root: &Path, subject: &Subject) -> Result<Option<Self>, Unusable> {
+        let path = file(root, subject);
         let damaged = || Unusable::Damaged { path: path.clone() };
         match fs::metadata(&path) {
             Ok(metadata) if !metadata.is_file() => return Err(Unusable::NoFile { path }),
@@ -306,13 +306,13 @@ impl Lesson {
             value => Some(value.parse().ok().filter(|it| (low..=high).contains(it))?),
         };
         let modes: Vec<Taught> = lines.map(Taught::parse).collect::<Option<_>>()?;
-        let of = Subject {
+        let subject = Subject {
             unit: Some(unit),
             model,
             sensor,
         };
         (!modes.is_empty() && modes.len() <= MOST_MODES).then_some(Self {
-            of,
+            subject,
             per_kelvin,
             modes,
         })
@@ -350,7 +350,7 @@ impl Seen {
 /// warmer by a logarithm of the power. Times have the margin of `other`.
 pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
     let n = seen.len().max(1) as f32;
-    let mean = |of: &dyn Fn(&Seen) -> f32| seen.iter().map(of).sum::<f32>() / n;
+    let mean = |value: &dyn Fn(&Seen) -> f32| seen.iter().map(value).sum::<f32>() / n;
     let centre = mean(&Seen::log);
     let level = mean(&|it| it.taught.ln);
     let square = n * mean(&|it| (it.log() - centre).powi(2));
@@ -375,11 +375,11 @@ pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
 
 /// ln of what modes drew over their bounds on a unit, with an allowance for a warmer chip: the highest, and at least 0.
 pub fn excess<'a>(seen: impl IntoIterator<Item = &'a Seen>, unit: &Unit, warmer: f32) -> f32 {
-    let of = |it: &Seen| {
+    let log_excess = |it: &Seen| {
         let bound = unit.guarded_power(it.guarded).0.max(1) as f32;
         it.log() + it.taught.ln - bound.ln() + warmer
     };
-    seen.into_iter().map(of).fold(0.0, f32::max)
+    seen.into_iter().map(log_excess).fold(0.0, f32::max)
 }
 
 /// Takes the largest of the measured values, and moves it into the range that is believed. `None` if nothing was measured.
@@ -390,15 +390,15 @@ fn per_kelvin(measured: impl Iterator<Item = f32>) -> Option<f32> {
 }
 
 /// The lesson of a subject on the board below `root`, if there is one that can be used.
-pub fn usable(root: &Path, of: &Subject, now: UtcSeconds) -> Option<Lesson> {
-    let lesson = Lesson::read(root, of).ok().flatten()?;
-    lesson.checked(of, now).ok()
+pub fn usable(root: &Path, subject: &Subject, now: UtcSeconds) -> Option<Lesson> {
+    let lesson = Lesson::read(root, subject).ok().flatten()?;
+    lesson.checked(subject, now).ok()
 }
 
 /// The file of the lesson of a subject on the board below `root`: each model has one.
-pub fn file(root: &Path, of: &Subject) -> PathBuf {
+pub fn file(root: &Path, subject: &Subject) -> PathBuf {
     let folder = root.join(STATE_DIR.trim_start_matches('/')).join(FOLDER);
-    folder.join(format!("{:08x}", of.model))
+    folder.join(format!("{:08x}", subject.model))
 }
 
 impl fmt::Display for Lesson {
@@ -407,7 +407,7 @@ impl fmt::Display for Lesson {
             unit,
             model,
             sensor,
-        } = &self.of;
+        } = &self.subject;
         let unit = unit.map_or(String::new(), |unit| unit.to_string());
         let per_kelvin = self
             .per_kelvin
@@ -504,7 +504,7 @@ mod tests {
         );
         // Of another unit nothing is taken.
         let other = Lesson {
-            of: Subject {
+            subject: Subject {
                 unit: Some(UnitId(1)),
                 ..subject()
             },
@@ -521,8 +521,8 @@ mod tests {
     #[test]
     fn a_lesson_of_something_else_is_not_used() {
         let lesson = lesson(true, &[(20_000, 21_000)]);
-        let why = |of: &Subject, now: i64| {
-            let checked = lesson.clone().checked(of, UtcSeconds(now));
+        let why = |other: &Subject, now: i64| {
+            let checked = lesson.clone().checked(other, UtcSeconds(now));
             checked.expect_err("unusable").to_string()
         };
         let now = NOW.0;

@@ -163,10 +163,10 @@ impl Lowerings {
 
     fn parse(text: &str) -> Result<Self, String> {
         // Check the version first: another one may have other keys.
-        let of: File<serde::de::IgnoredAny> =
+        let header: File<serde::de::IgnoredAny> =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if of.version != VERSION {
-            return Err(format!("version is {}, expected {VERSION}", of.version));
+        if header.version != VERSION {
+            return Err(format!("version is {}, expected {VERSION}", header.version));
         }
         let file: File<Self> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut lowerings = file.lowerings;

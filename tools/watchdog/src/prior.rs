@@ -117,14 +117,16 @@ impl Prior {
         let boot = BootId::read(files, root);
         let origin = match left(&path)? {
             None => Origin::Saved,
-            Some((Some(of), _)) if boot.as_ref().is_some_and(|it| *it != of) => {
+            Some((Some(boot_of_file), _))
+                if boot.as_ref().is_some_and(|it| *it != boot_of_file) =>
+            {
                 Origin::SavedAgain(Unusable::OtherBoot)
             }
             Some((_, Err(why))) => Origin::SavedAgain(why.into()),
-            Some((of, Ok(mut saved))) => {
+            Some((boot_of_file, Ok(mut saved))) => {
                 board.complete(files, &mut saved);
                 let prior = Self::new(path, saved, Origin::Left, boot);
-                if of.is_none() && prior.boot.is_some() {
+                if boot_of_file.is_none() && prior.boot.is_some() {
                     // Best effort: the file is as good as before.
                     let _ = prior.write();
                 }
@@ -147,7 +149,11 @@ impl Prior {
         let boot = BootId::read(files, root);
         match left(&path)? {
             None => Ok(None),
-            Some((Some(of), _)) if boot.as_ref().is_some_and(|it| *it != of) => Ok(None),
+            Some((Some(boot_of_file), _))
+                if boot.as_ref().is_some_and(|it| *it != boot_of_file) =>
+            {
+                Ok(None)
+            }
             Some((_, Err(why))) => Err(PriorError::Defect { path, why }),
             Some((_, Ok(saved))) => Ok(Some(Self::new(path, saved, Origin::Left, boot))),
         }
@@ -267,8 +273,9 @@ impl Prior {
 fn take_session(files: &impl Files, root: &Path, directory: &Path) {
     let (path, session) = (directory.join(PRIOR), directory.join(SESSION));
     let boot = BootId::read(files, root);
-    let is_of_this_boot =
-        |(of, saved): Left| saved.is_ok() && (of == boot || of.is_none() || boot.is_none());
+    let is_of_this_boot = |(boot_of_file, saved): Left| {
+        saved.is_ok() && (boot_of_file == boot || boot_of_file.is_none() || boot.is_none())
+    };
     let has_prior = left(&path).is_ok_and(|it| it.is_some_and(is_of_this_boot));
     // Mostly there is no such file.
     let _ = match has_prior {

@@ -305,7 +305,8 @@ impl Quantity {
 
     fn parse(&self, text: &str) -> Result<f64, String> {
         let expected = self.expected;
-        self.parse_in_range(text).ok_or_else(|| format!("expected {expected}"))
+        self.parse_in_range(text)
+            .ok_or_else(|| format!("expected {expected}"))
     }
 }
 
@@ -350,12 +351,12 @@ impl Span {
     }
 }
 
-/// Deserialises a type from a quantity; `$of` converts the value in the base unit.
+/// Deserialises a type from a quantity; `$convert` converts the value in the base unit.
 macro_rules! deserialize {
-    ($name:ident, $quantity:ident, $of:expr) => {
+    ($name:ident, $quantity:ident, $convert:expr) => {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from.deserialize_any(&$quantity).map($of).map(Self)
+                from.deserialize_any(&$quantity).map($convert).map(Self)
             }
         }
     };

@@ -322,7 +322,7 @@ impl Choices {
         board: &Board,
         at: UtcSeconds,
     ) -> Result<Lesson, NoLesson> {
-        let of = self.subject(board);
+        let subject = self.subject(board);
         let mut seen = Vec::new();
         if let Ok(model) = Model::parse(&self.model)
             && self.distrust.is_none()
@@ -332,7 +332,7 @@ impl Choices {
                 seen.extend(of_mode.and_then(|it| Some((model.power(prediction)?, *it))));
             });
         }
-        Lesson::new(of, at, least, &seen)
+        Lesson::new(subject, at, least, &seen)
     }
 
     /// From now on the model's predictions are not used.
@@ -494,11 +494,11 @@ impl Setup {
 
     /// Reads what was learned of this unit from below `root`, and takes it. Returns why it is not used.
     pub fn learn_from(&mut self, root: &Path, now: UtcSeconds) -> Result<(), Unusable> {
-        let of = self.choices.subject(&self.board);
-        let Some(lesson) = Lesson::read(root, &of)? else {
+        let subject = self.choices.subject(&self.board);
+        let Some(lesson) = Lesson::read(root, &subject)? else {
             return Ok(());
         };
-        let lesson = lesson.checked(&of, now)?;
+        let lesson = lesson.checked(&subject, now)?;
         self.choices.learn(&lesson, WARMER_K, &self.board);
         Ok(())
     }

@@ -229,8 +229,8 @@ impl Window {
             return [None; 2];
         };
         let steps = (last.steps - first.steps) as f64;
-        let part = |of: fn(&Told) -> Option<u64>| {
-            let us = of(&last.told)?.checked_sub(of(&first.told)?)?;
+        let part = |counter: fn(&Told) -> Option<u64>| {
+            let us = counter(&last.told)?.checked_sub(counter(&first.told)?)?;
             Some(us as f64 / 1e3 / steps)
         };
         let parts = [part(|told| told.fetch_us), part(|told| told.compute_us)];

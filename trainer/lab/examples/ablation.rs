@@ -62,8 +62,9 @@ fn main() {
             let errors: Vec<Errors> = runs
                 .map(|seed| run(&corpus, (modes, sampling), priors, part, seed))
                 .collect();
-            let median = |of: fn(&Errors) -> Option<f64>| {
-                Quartiles::from_values(errors.iter().filter_map(of)).map_or(f64::NAN, |it| it.median)
+            let median = |error: fn(&Errors) -> Option<f64>| {
+                Quartiles::from_values(errors.iter().filter_map(error))
+                    .map_or(f64::NAN, |it| it.median)
             };
             let (time, power) = (median(|it| it.time_mape), median(|it| it.power_mape));
             println!("    {what:<44}{time:>8.2} %{power:>8.2} %");

@@ -229,7 +229,7 @@ impl OtherUnits {
 }
 
 fn units(fleet: &Fleet<'_>) -> Vec<UnitReport> {
-    let of = |id: UnitId| {
+    let report = |id: UnitId| {
         let unit = fleet.unit(Some(id), Confidence::P50).ok()?;
         Some(UnitReport {
             id: id.to_string(),
@@ -237,7 +237,7 @@ fn units(fleet: &Fleet<'_>) -> Vec<UnitReport> {
             power_ratio: unit.power.exp(),
         })
     };
-    fleet.units().filter_map(of).collect()
+    fleet.units().filter_map(report).collect()
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -392,8 +392,9 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
     };
     text += &format!("{} modes, grid {}\n", model.modes_in_grid, model.grid_hash);
     let clock = |khz: u32| show::frequency(Kilohertz(khz));
-    let mut row = |name: &str, of: fn(&Axes) -> &Vec<u32>, show: &dyn Fn(u32) -> String| {
-        let [axis, profiled] = [&model.axes, &model.profiled].map(|axes| range(of(axes), show));
+    let mut row = |name: &str, axis_of: fn(&Axes) -> &Vec<u32>, show: &dyn Fn(u32) -> String| {
+        let [axis, profiled] =
+            [&model.axes, &model.profiled].map(|axes| range(axis_of(axes), show));
         text += &format!("  {name:<6}{axis}, profiled {profiled}\n");
     };
     row("cores", |axes| &axes.cores, &|cores| cores.to_string());
@@ -514,14 +515,20 @@ mod tests {
             };
             ErrorsOf::from_provenance(&provenance, version)
         };
-        let of = |held_out, time, power| of_version(VERSION, held_out, time, power);
+        let of_this_version = |held_out, time, power| of_version(VERSION, held_out, time, power);
         assert!(matches!(
             of_version(2, 0, Some(3), Some(4)),
             Some(ErrorsOf::LeftOut)
         ));
-        assert!(matches!(of(5, Some(3), None), Some(ErrorsOf::HeldOut)));
-        assert!(matches!(of(0, Some(3), Some(4)), Some(ErrorsOf::Expected)));
+        assert!(matches!(
+            of_this_version(5, Some(3), None),
+            Some(ErrorsOf::HeldOut)
+        ));
+        assert!(matches!(
+            of_this_version(0, Some(3), Some(4)),
+            Some(ErrorsOf::Expected)
+        ));
         // Files without held-out modes had no errors before.
-        assert!(of(0, None, None).is_none());
+        assert!(of_this_version(0, None, None).is_none());
     }
 }

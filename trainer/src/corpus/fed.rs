@@ -64,13 +64,13 @@ impl Feeding {
 
     /// The error for another feeding in a file of one.
     pub(super) fn differs(&self, found: &Self) -> FieldError {
-        let number = |of: Option<u32>| of.map_or(String::new(), |number| number.to_string());
-        let texts = |of: &Self| {
+        let number = |value: Option<u32>| value.map_or(String::new(), |number| number.to_string());
+        let texts = |feeding: &Self| {
             [
-                number(of.minibatch),
-                number(of.workers),
-                of.storage.clone().unwrap_or_default(),
-                number(of.epoch),
+                number(feeding.minibatch),
+                number(feeding.workers),
+                feeding.storage.clone().unwrap_or_default(),
+                number(feeding.epoch),
             ]
         };
         let columns = ["minibatch", "workers", "storage", "epoch"];

@@ -56,7 +56,8 @@ pub fn flat(corpus: &Corpus) -> Option<Flat> {
         (points.len() >= LEAST_MODES).then(|| pearson(&points))
     };
     let powers: Vec<f64> = corpus.modes.iter().filter_map(Profile::power).collect();
-    let [lowest, highest] = [f64::min, f64::max].map(|of| powers.iter().copied().reduce(of));
+    let [lowest, highest] =
+        [f64::min, f64::max].map(|extreme| powers.iter().copied().reduce(extreme));
     let is_alike = lowest
         .zip(highest)
         .is_some_and(|(lowest, highest)| highest < ALIKE * lowest)

@@ -718,7 +718,7 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
         let (first, found) = (first.to_owned(), found.to_owned());
         Err((Some(column), Problem::Mixed { first, found }))
     };
-    let number = |of: Option<u32>| of.map_or(String::new(), |n| n.to_string());
+    let number = |value: Option<u32>| value.map_or(String::new(), |n| n.to_string());
     if first.device != found.device {
         return mixed("device", &first.device, &found.device);
     }

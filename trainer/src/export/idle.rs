@@ -52,7 +52,7 @@ pub fn find(exported: &mut Exported) -> Result<(), FormatError> {
     let readings = exported.origin.idle.iter().copied();
     let (above, used) = readings.partition::<Vec<_>, _>(is_above);
     let of_modes = OfModes::fit(&used);
-    let idle = of_modes.map(|of| of.on_front(&model, grid));
+    let idle = of_modes.map(|idle| idle.on_front(&model, grid));
     exported.idle = idle.unwrap_or(Idle::NONE);
     exported.idle_left_out = above;
     Ok(())
@@ -107,7 +107,8 @@ impl OfModes {
                 let slope: f64 = rows
                     .iter()
                     .map(|(x, power)| {
-                        let predicted: f64 = x.iter().zip(factors).map(|(x, of)| x * of).sum();
+                        let predicted: f64 =
+                            x.iter().zip(factors).map(|(x, factor)| x * factor).sum();
                         x[at] * (power - predicted)
                     })
                     .sum();
@@ -137,7 +138,7 @@ impl OfModes {
             })
             .collect();
         let n = points.len().max(1) as f64;
-        let [load, idle] = [0, 1].map(|of| points.iter().map(|it| it[of]).sum::<f64>() / n);
+        let [load, idle] = [0, 1].map(|column| points.iter().map(|it| it[column]).sum::<f64>() / n);
         let sum = |with: usize| -> f64 {
             let off = |it: &[f64; 2]| (it[0] - load) * (it[with] - [load, idle][with]);
             points.iter().map(off).sum()
@@ -176,9 +177,9 @@ mod tests {
             [2, 400_000, 100_000, 3_000_000],
             [8, 2_000_000, 1_300_000, 3_000_000],
         ];
-        let of = OfModes::fit(&modes.map(|mode| reading(mode, truth(mode)))).expect("readings");
+        let fitted = OfModes::fit(&modes.map(|mode| reading(mode, truth(mode)))).expect("readings");
         for mode in [[4, 1_000_000, 500_000, 1_600_000], modes[0], modes[4]] {
-            let ratio = of.power_mw(mode) / truth(mode);
+            let ratio = fitted.power_mw(mode) / truth(mode);
             assert!((0.99..1.01).contains(&ratio), "{mode:?}: {ratio}");
         }
     }
@@ -186,9 +187,9 @@ mod tests {
     #[test]
     fn one_reading_holds_for_all_modes_and_none_says_nothing() {
         assert!(OfModes::fit(&[]).is_none());
-        let of = OfModes::fit(&[reading([2, 400_000, 100_000, 200_000], 3_000.0)]);
-        let of = of.expect("a reading");
-        let power = of.power_mw([8, 2_000_000, 1_300_000, 3_000_000]);
+        let fitted = OfModes::fit(&[reading([2, 400_000, 100_000, 200_000], 3_000.0)]);
+        let fitted = fitted.expect("a reading");
+        let power = fitted.power_mw([8, 2_000_000, 1_300_000, 3_000_000]);
         assert!((power - 3_000.0).abs() < 1.0, "{power}");
     }
 }

@@ -104,7 +104,7 @@ pub fn nearest_to_front(
     }
     // By how much the front is faster at the same power.
     let behind = |[time, power]: [f64; 2]| {
-        let within = front.partition_point(|[_, of]| *of <= power);
+        let within = front.partition_point(|[_, front_power]| *front_power <= power);
         let fastest = within.checked_sub(1).map(|last| front[last][0]);
         fastest.map_or(0.0, |fastest| time - fastest)
     };
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_reading_far_from_what_the_others_say_is_not_known() {
         let known_at = |ratio: f64, is_confirmed: bool| {
-            let of = |log: f64| Residual { log, sd: 0.05 };
+            let residual = |log: f64| Residual { log, sd: 0.05 };
             let mode = Known {
                 id: 7,
                 knobs: [1; 4],
@@ -202,8 +202,8 @@ mod tests {
             let surface = Surface {
                 expected: Vec::new(),
                 left_out: vec![LeftOut {
-                    time: of(0.0),
-                    power: Some(of(ratio.ln())),
+                    time: residual(0.0),
+                    power: Some(residual(ratio.ln())),
                 }],
                 measured: vec![mode],
             };
@@ -224,19 +224,19 @@ mod tests {
     #[test]
     fn a_reading_counts_as_much_as_it_is_surer_than_the_others() {
         let reading = 100.0_f64;
-        let of = |log, sd| {
+        let moved_and_sd = |log, sd| {
             let Expected { median, sd } = combined(reading, Residual { log, sd });
             (median - reading.ln(), sd)
         };
         // The others know next to nothing: the reading counts, and two runs scatter about the truth.
-        let (moved, sd) = of(0.3, 0.5);
+        let (moved, sd) = moved_and_sd(0.3, 0.5);
         assert!(moved.abs() < 2e-4, "{moved}");
         assert!((sd - 2_f64.sqrt() * REPEAT).abs() < 1e-4, "{sd}");
         // The others know the mode: what they cannot know is the noise of a run.
-        let (moved, sd) = of(0.015, REPEAT);
+        let (moved, sd) = moved_and_sd(0.015, REPEAT);
         assert!((moved + 0.015).abs() < 1e-12 && (sd - REPEAT).abs() < 1e-12);
         // A variance of four runs: the reading moves by a quarter towards what the others predict.
-        let (moved, sd) = of(0.02, 2.0 * REPEAT);
+        let (moved, sd) = moved_and_sd(0.02, 2.0 * REPEAT);
         assert!((moved + 0.005).abs() < 1e-12);
         assert!((REPEAT..2_f64.sqrt() * REPEAT).contains(&sd));
     }

@@ -86,7 +86,7 @@ pub fn export(
 /// ln(measured / predicted) of time and of power, each by a network that has not seen the measurement.
 fn left_out(surface: &Surface, network: &Predictions) -> [Option<Vec<f64>>; 2] {
     Target::ALL.map(|target| {
-        let of = |(at, left_out): (usize, &LeftOut)| {
+        let residual = |(at, left_out): (usize, &LeftOut)| {
             let offset = match surface.measured.get(at) {
                 Some(mode) => {
                     let teacher = surface.expected.get(target as usize)?[mode.id];
@@ -96,7 +96,12 @@ fn left_out(surface: &Surface, network: &Predictions) -> [Option<Vec<f64>>; 2] {
             };
             Some(left_out.for_target(target)?.log + offset)
         };
-        let residuals: Vec<f64> = surface.left_out.iter().enumerate().filter_map(of).collect();
+        let residuals: Vec<f64> = surface
+            .left_out
+            .iter()
+            .enumerate()
+            .filter_map(residual)
+            .collect();
         (!residuals.is_empty()).then_some(residuals)
     })
 }
@@ -106,11 +111,11 @@ fn expected(surface: &Surface, predictions: &Predictions) -> Errors {
     let targets = Target::ALL.into_iter().zip(&surface.expected);
     let board = targets.map(|(target, teacher)| {
         let file = target.predicted(predictions).into_iter().flatten();
-        let of = |(teacher, file): (&Expected, &f64)| Expected {
+        let with_file_error = |(teacher, file): (&Expected, &f64)| Expected {
             sd: teacher.sd.hypot(file.ln() - teacher.median),
             ..*teacher
         };
-        teacher.iter().zip(file).map(of).collect()
+        teacher.iter().zip(file).map(with_file_error).collect()
     });
     let board: Vec<Vec<Expected>> = board.collect();
     expected_errors(&surface.left_out, &board)

@@ -285,12 +285,15 @@ fn table_reach(first: &Dense, axes: &GridInputs) -> Vec<f64> {
         let tables = curves.chunks(FEATURES).zip(&axes.features).enumerate();
         let entries = tables.flat_map(|(axis, (weights, values))| {
             let bias = if axis == 0 { *bias } else { 0.0 };
-            let levelled = LEVELLED.iter().position(|of| *of as usize == axis);
+            let levelled = LEVELLED
+                .iter()
+                .position(|levelled_axis| *levelled_axis as usize == axis);
             values.iter().enumerate().map(move |(value, features)| {
                 let products = weights.iter().zip(features);
                 let sum: f64 = products.map(|(w, &x)| w * f64::from(x)).sum();
-                let level =
-                    levelled.map_or(0.0, |of| of_levels[of] * f64::from(axes.level(of, value)));
+                let level = levelled.map_or(0.0, |place| {
+                    of_levels[place] * f64::from(axes.level(place, value))
+                });
                 (sum + level + bias).abs()
             })
         });

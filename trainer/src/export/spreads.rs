@@ -39,7 +39,10 @@ pub fn fit(surface: &Surface, targets: &[Vec<f64>], network: &Predicted<'_>) -> 
 /// Mean square of ln predicted − ln expected.
 fn mean_square<'a>(pairs: impl ExactSizeIterator<Item = (&'a f64, &'a f64)>) -> f64 {
     let n = pairs.len() as f64;
-    pairs.map(|(of, log)| (of.ln() - log).powi(2)).sum::<f64>() / n
+    pairs
+        .map(|(spread, log)| (spread.ln() - log).powi(2))
+        .sum::<f64>()
+        / n
 }
 
 /// Share of the modes whose standard deviation of ln time the file states at least as large as the teacher does.

@@ -160,9 +160,9 @@ impl ModelFile<'_> {
         let measured: Vec<u8> = self.measured.iter().flat_map(measured_bytes).collect();
         let knots = |guard: &GuardBand| guard.knots().iter().copied().collect();
         let units = unit_bytes(self.units);
-        let [others_time, others_power] = self.others.each_ref().map(|of| {
+        let [others_time, others_power] = self.others.each_ref().map(|band| {
             let above = |knot: &Knot| knot.q16 - Factor::ONE.q16();
-            of.iter().map(above).collect()
+            band.iter().map(above).collect()
         });
         let body = Body {
             axes: self.grid.axes().clone(),

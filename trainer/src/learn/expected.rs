@@ -110,8 +110,10 @@ impl LeftOut {
 /// without itself. The mean error of the measured modes alone says less, since a plan measures where a board is hardest
 /// to predict. `board` has one list for time, and one for power if it is known.
 pub fn expected_errors(left_out: &[LeftOut], board: &[Vec<Expected>]) -> Errors {
-    let of = |target: Target| {
-        let residuals = left_out.iter().filter_map(|left_out| left_out.for_target(target));
+    let mape = |target: Target| {
+        let residuals = left_out
+            .iter()
+            .filter_map(|left_out| left_out.for_target(target));
         let deviations: Vec<f64> = residuals
             .map(|residual| residual.log.abs() / residual.sd)
             .collect();
@@ -121,8 +123,8 @@ pub fn expected_errors(left_out: &[LeftOut], board: &[Vec<Expected>]) -> Errors 
         (!deviations.is_empty()).then_some(100.0 * sd * mean)
     };
     Errors {
-        time_mape: of(Target::Time),
-        power_mape: of(Target::Power),
+        time_mape: mape(Target::Time),
+        power_mape: mape(Target::Power),
     }
 }
 

@@ -68,8 +68,8 @@ fn step(
         }
     }
     let mut priors = [1.0, of_one_more(all.len())].map(|factor| -> Prior {
-        let of = |[mean, variance]: [f64; 2]| [mean, (factor * variance).sqrt()];
-        pooled(&all).into_iter().map(of).collect()
+        let prior_of = |[mean, variance]: [f64; 2]| [mean, (factor * variance).sqrt()];
+        pooled(&all).into_iter().map(prior_of).collect()
     });
     for prior in &mut priors {
         for at in [LEVELS, NOISE] {
@@ -118,12 +118,12 @@ fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKer
 /// Mean and variance of an equally weighted mixture.
 fn pooled(parts: &[Moments]) -> Moments {
     let n = parts.len() as f64;
-    let of = |at: usize| {
+    let moments = |at: usize| {
         let mean = parts.iter().map(|part| part[at][0]).sum::<f64>() / n;
         let square = |part: &Moments| part[at][1] + (part[at][0] - mean).powi(2);
         [mean, parts.iter().map(square).sum::<f64>() / n]
     };
-    (0..parts[0].len()).map(of).collect()
+    (0..parts[0].len()).map(moments).collect()
 }
 
 #[cfg(test)]

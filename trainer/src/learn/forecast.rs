@@ -207,12 +207,12 @@ impl Forecast {
 
     /// The forecasts of some modes.
     pub fn predict(&self, modes: &[[u32; 4]]) -> Vec<Predicted> {
-        let of = |(time, power, bound): (Expected, Expected, f64)| Predicted {
+        let predicted = |(time, power, bound): (Expected, Expected, f64)| Predicted {
             time_us: time.median.exp(),
             power_mw: power.median.min(bound).exp(),
             power_at_most_mw: bound.exp(),
         };
-        self.logs(modes).into_iter().map(of).collect()
+        self.logs(modes).into_iter().map(predicted).collect()
     }
 
     /// Which of some modes have an upper bound within a power limit.
@@ -224,10 +224,10 @@ impl Forecast {
     /// The [`promise`] of some modes under a power limit over `fastest`, a ln time; `None` where
     /// the upper bound of the power exceeds the limit.
     pub fn promises(&self, modes: &[[u32; 4]], limit_mw: f64, fastest: f64) -> Vec<Option<f64>> {
-        let of = |(time, power, bound): (Expected, Expected, f64)| {
+        let promised = |(time, power, bound): (Expected, Expected, f64)| {
             (bound <= limit_mw.ln()).then(|| promise(limit_mw.ln(), fastest, &time, &power))
         };
-        self.logs(modes).into_iter().map(of).collect()
+        self.logs(modes).into_iter().map(promised).collect()
     }
 
     /// ln(time), ln(power) and the upper bound of ln(power).
@@ -277,11 +277,11 @@ impl Forecast {
 /// Mean and standard deviation over the samples of a process.
 fn expected(process: &Process, places: &[Place]) -> Vec<Expected> {
     let samples = process.predictions(places);
-    let of = |at: usize| {
-        let mean = |of: &dyn Fn(f64, f64) -> f64| {
+    let expected = |at: usize| {
+        let mean = |value: &dyn Fn(f64, f64) -> f64| {
             let each = samples
                 .iter()
-                .map(|sample| of(sample[at].mean, sample[at].variance));
+                .map(|sample| value(sample[at].mean, sample[at].variance));
             each.sum::<f64>() / samples.len() as f64
         };
         let median = mean(&|mean, _| mean);
@@ -291,7 +291,7 @@ fn expected(process: &Process, places: &[Place]) -> Vec<Expected> {
             sd: variance.sqrt(),
         }
     };
-    (0..places.len()).map(of).collect()
+    (0..places.len()).map(expected).collect()
 }
 
 /// Whether no knob of `high` is lower than that of `low`.

@@ -417,8 +417,12 @@ mod tests {
         let scales = Scales::from_grid(&grid);
         let modes = crate::corpus::modes::all_modes(&grid);
         let places: Vec<Place> = modes.map(|knobs| scales.place(knobs)).collect();
-        let spread = |of: &dyn Fn(&Place) -> f64| {
-            places.iter().map(|place| of(place).powi(2)).sum::<f64>() / places.len() as f64
+        let spread = |coordinate: &dyn Fn(&Place) -> f64| {
+            places
+                .iter()
+                .map(|place| coordinate(place).powi(2))
+                .sum::<f64>()
+                / places.len() as f64
         };
         assert_eq!(spread(&|place| place.input[0]), 0.0);
         assert_eq!(spread(&|place| place.log[0]), 0.0);
@@ -430,7 +434,10 @@ mod tests {
     #[test]
     fn a_board_in_another_unit_has_the_same_places() {
         let other = Grid::new([&[2, 4, 8], &[200, 600, 1800], &[50, 60], &[14, 16]]);
-        let (one, other) = (Scales::from_grid(&grid()), Scales::from_grid(&other.expect("a grid")));
+        let (one, other) = (
+            Scales::from_grid(&grid()),
+            Scales::from_grid(&other.expect("a grid")),
+        );
         let (a, b) = (one.place([2, 300, 6, 7]), other.place([4, 600, 60, 14]));
         for i in 0..4 {
             assert!((a.input[i] - b.input[i]).abs() < 1e-12 && (a.log[i] - b.log[i]).abs() < 1e-12);

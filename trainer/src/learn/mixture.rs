@@ -69,14 +69,14 @@ impl Mixture {
 
     /// Predicts a measurement of the logarithm at each place.
     pub(super) fn predict(&self, places: &[Place]) -> Vec<Expected> {
-        let of = |places: &[Place]| -> Vec<Expected> {
+        let predicted = |places: &[Place]| -> Vec<Expected> {
             let parts = self.predictions(places);
             (0..places.len())
                 .into_par_iter()
                 .map(|at| self.blended(&parts.each(at)))
                 .collect()
         };
-        places.chunks(AT_ONCE).flat_map(of).collect()
+        places.chunks(AT_ONCE).flat_map(predicted).collect()
     }
 
     /// The mean at each place, faster than [`Mixture::predict`].
@@ -99,11 +99,11 @@ impl Mixture {
 
     /// What each process predicts.
     fn predictions(&self, places: &[Place]) -> OfParts {
-        let of = |(_, process): &(f64, Process)| OfPart {
+        let part = |(_, process): &(f64, Process)| OfPart {
             shares: process.shares().collect(),
             samples: process.predictions(places),
         };
-        OfParts(self.parts.iter().map(of).collect())
+        OfParts(self.parts.iter().map(part).collect())
     }
 
     /// Blends what processes predict at one place, one list of samples with their shares each.
@@ -253,11 +253,11 @@ struct OfPart {
 impl OfParts {
     /// The samples of each process at one place, with their shares.
     fn each(&self, at: usize) -> Vec<Samples> {
-        let of = |part: &OfPart| {
+        let samples = |part: &OfPart| {
             let pairs = part.shares.iter().zip(&part.samples);
             pairs.map(|(share, all)| (*share, all[at])).collect()
         };
-        self.0.iter().map(of).collect()
+        self.0.iter().map(samples).collect()
     }
 }
 

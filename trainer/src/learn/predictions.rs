@@ -186,7 +186,7 @@ impl Accuracy {
             })
             .collect();
         let n = errors.len() as f64;
-        let mean = |of: fn(&(f64, f64)) -> f64| errors.iter().map(of).sum::<f64>() / n;
+        let mean = |part: fn(&(f64, f64)) -> f64| errors.iter().map(part).sum::<f64>() / n;
         let within = |percent: f64| {
             let count = errors.iter().filter(|(error, _)| *error <= percent).count();
             100.0 * count as f64 / n

@@ -72,7 +72,7 @@ impl Priors {
     pub fn spec(&self, mean: Mean) -> Spec {
         Spec {
             mean,
-            prior: of(&self.known, mean),
+            prior: prior_for(&self.known, mean),
         }
     }
 
@@ -80,7 +80,7 @@ impl Priors {
     pub fn spec_of_another(&self, mean: Mean) -> Spec {
         Spec {
             mean,
-            prior: of(&self.another, mean),
+            prior: prior_for(&self.another, mean),
         }
     }
 

@@ -181,11 +181,11 @@ impl Reference {
             name,
             grid: grid.clone(),
             teachers: learn(grid, known, 0, priors)?,
-            subject: model.provenance().ok().map(|of| Subject {
-                kind: of.kind,
-                device: of.device.to_owned(),
-                workload: of.workload.to_owned(),
-                minibatch: of.minibatch,
+            subject: model.provenance().ok().map(|provenance| Subject {
+                kind: provenance.kind,
+                device: provenance.device.to_owned(),
+                workload: provenance.workload.to_owned(),
+                minibatch: provenance.minibatch,
             }),
             measured: measured_in(model),
             corpus: None,
@@ -202,7 +202,7 @@ impl Reference {
     pub fn all_teachers(references: &[Self]) -> Vec<Arc<Teachers>> {
         references
             .iter()
-            .map(|of| Arc::clone(&of.teachers))
+            .map(|reference| Arc::clone(&reference.teachers))
             .collect()
     }
 
@@ -262,7 +262,7 @@ impl Reference {
 
 /// The measured modes that a file states.
 fn measured_in(model: &Model<'_>) -> Vec<Known> {
-    let of = |(id, at): (ModeId, Prediction)| {
+    let known = |(id, at): (ModeId, Prediction)| {
         Some(Known {
             id: usize::from(id.0),
             knobs: model.grid().mode(id)?.knobs(),
@@ -271,15 +271,15 @@ fn measured_in(model: &Model<'_>) -> Vec<Known> {
             is_confirmed: true,
         })
     };
-    model.measured().filter_map(of).collect()
+    model.measured().filter_map(known).collect()
 }
 
 /// The numbers of modes that have one time and one power in both, and of the common modes.
-fn same_readings(all: &[Known], of: &[Known]) -> (usize, usize) {
+fn same_readings(all: &[Known], own: &[Known]) -> (usize, usize) {
     let all: HashMap<[u32; 4], &Known> = all.iter().map(|mode| (mode.knobs, mode)).collect();
-    let of: HashMap<[u32; 4], &Known> = of.iter().map(|mode| (mode.knobs, mode)).collect();
+    let own: HashMap<[u32; 4], &Known> = own.iter().map(|mode| (mode.knobs, mode)).collect();
     let same = |a: f64, b: f64| (a / b).ln().abs() < ROUNDING;
-    let common = of
+    let common = own
         .values()
         .filter_map(|mode| Some((*mode, *all.get(&mode.knobs)?)));
     let is_same = |(a, b): &(&Known, &Known)| {

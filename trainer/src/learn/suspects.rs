@@ -109,10 +109,10 @@ mod tests {
     use super::{Known, LeftOut, Residual, Suspect, Target, doubtful};
 
     fn left_out(time: f64, power: f64) -> LeftOut {
-        let of = |log| Residual { log, sd: 0.05 };
+        let residual = |log| Residual { log, sd: 0.05 };
         LeftOut {
-            time: of(time),
-            power: Some(of(power)),
+            time: residual(time),
+            power: Some(residual(power)),
         }
     }
 
@@ -143,7 +143,10 @@ mod tests {
         // Few modes cannot judge one of them, but doubt it.
         assert_eq!(suspect(&all[..9]), None);
         let found = doubtful(&read_once(9), &all[..9]);
-        let found: Vec<_> = found.iter().map(|of| (of.at, of.target)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|suspect| (suspect.at, suspect.target))
+            .collect();
         assert_eq!(found, [(3, Target::Time), (7, Target::Power)]);
         let mut again = read_once(9);
         again[3].is_confirmed = true;

@@ -174,7 +174,9 @@ impl Teachers {
         if let Some(mut power) = self.power.take() {
             let of_fit = power.places().to_vec();
             let of_fold = |fold: usize| {
-                let training = of_folds[fold].as_ref().map(|of| training.with_times(of));
+                let training = of_folds[fold]
+                    .as_ref()
+                    .map(|places_of_fold| training.with_times(places_of_fold));
                 let places = training.as_ref().unwrap_or(&of_fit).iter();
                 let predicted = |(&at, place): (&usize, &Place)| self.before(*place, &time[at]);
                 PlacesOfFold {
@@ -201,7 +203,10 @@ impl Teachers {
         blend: &Blend<'_>,
     ) -> Result<Vec<Option<Vec<Place>>>, SingularKernel> {
         let of_fold = |fold: usize| {
-            if !Target::ALL.iter().any(|of| self.around.are_weighed(*of)) {
+            if !Target::ALL
+                .iter()
+                .any(|target| self.around.are_weighed(*target))
+            {
                 return Ok(None);
             }
             let mut around = self.around.clone();
@@ -241,14 +246,16 @@ impl Teachers {
     /// another one of the same board may start from.
     pub fn mean_hyperparameters(all: &[Arc<Self>]) -> Hyperparameters {
         Target::ALL.map(|target| {
-            let each = all.iter().filter_map(|of| of.hyperparameters(target));
+            let each = all
+                .iter()
+                .filter_map(|teachers| teachers.hyperparameters(target));
             let each: Vec<Vec<f64>> = each.collect();
-            let of = |at: usize| {
+            let mean = |at: usize| {
                 let sum: f64 = each.iter().map(|theta| theta[at]).sum();
                 sum / each.len() as f64
             };
             let first = each.first()?;
-            Some((0..first.len()).map(of).collect())
+            Some((0..first.len()).map(mean).collect())
         })
     }
 }
@@ -261,20 +268,20 @@ impl States for Teachers {
             .map(|&knobs| scales.elsewhere(knobs, &self.scales))
             .collect();
         let places = self.around.places(&self.scales, &here);
-        let of = |teacher: &Mixture, places: &[Place]| {
+        let statement = |teacher: &Mixture, places: &[Place]| {
             let log = teacher.means(places);
             let pairs = log.iter().zip(teacher.physics(places));
             let unexplained = pairs.map(|(log, physics)| log - physics).collect();
             Statement { log, unexplained }
         };
-        let time = of(&self.time, &places);
+        let time = statement(&self.time, &places);
         let power = self.power.as_ref().map(|teacher| {
             let pairs = places.into_iter().zip(&time.log);
             let with_time = pairs.map(|(place, time)| Place {
                 log_time: time - self.centre,
                 ..place
             });
-            of(teacher, &with_time.collect::<Vec<_>>())
+            statement(teacher, &with_time.collect::<Vec<_>>())
         });
         [Some(time), power].into_iter().flatten().collect()
     }
@@ -316,8 +323,8 @@ impl<'a> Training<'a> {
 
     /// The places of the power's processes for the measured times.
     fn with_times(&self, places: &[Place]) -> Vec<Place> {
-        let of = |&at: &usize| measured(places[at], &self.used[at], self.centre);
-        self.powered.iter().map(of).collect()
+        let with_time = |&at: &usize| measured(places[at], &self.used[at], self.centre);
+        self.powered.iter().map(with_time).collect()
     }
 
     /// Weights references by their evidence on the modes that are kept.
@@ -376,7 +383,11 @@ mod tests {
         let blend = Blend::any_board(Priors::shipped());
         let teachers = Teachers::fit(&grid, &used, &[], &blend, 1).expect("regular");
         // The summary of a mixture whose weights do not sum to one would be wider or narrower.
-        let shown: Vec<f64> = teachers.left_out().iter().map(|of| of.time.sd).collect();
+        let shown: Vec<f64> = teachers
+            .left_out()
+            .iter()
+            .map(|left_out| left_out.time.sd)
+            .collect();
         assert!(shown.iter().all(|sd| *sd < 0.5), "{shown:?}");
     }
 }

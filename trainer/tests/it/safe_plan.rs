@@ -117,7 +117,7 @@ impl<'a> Bench<'a> {
     /// the limit and on those that exceed it.
     fn errors(&self, measured: &[Known], limits: &[f64]) -> Vec<[[f64; 2]; 2]> {
         let predictions = self.fit(measured);
-        let of = |limit: &f64| {
+        let errors_at = |limit: &f64| {
             let fits = |mode: &&Known| mode.power_mw <= Some(*limit);
             let (within, over): (Vec<Known>, Vec<Known>) =
                 self.others.iter().partition(|mode| fits(mode));
@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
                 [errors.time_mape, errors.power_mape].map(|error| error.unwrap_or(0.0))
             })
         };
-        limits.iter().map(of).collect()
+        limits.iter().map(errors_at).collect()
     }
 
     fn fit(&self, used: &[Known]) -> Predictions {

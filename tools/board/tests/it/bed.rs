@@ -91,7 +91,7 @@ pub struct Unit {
 /// The units of the board as they truly are; a cluster only while one of its cores is online.
 pub fn units(files: &Simulated) -> Vec<Unit> {
     let jetson = files.tree.jetson();
-    let of = jetson.board();
+    let board = jetson.board();
     let unit = |folder: &str, value, lowest| Unit {
         folder: folder.to_owned(),
         value,
@@ -103,15 +103,19 @@ pub fn units(files: &Simulated) -> Vec<Unit> {
         let folder = format!("/sys/devices/system/cpu/cpu{core}");
         units.push(unit(&folder, u32::from(*is_online), u32::from(core == 0)));
     }
-    for (cluster, cores) in of.clusters.iter().enumerate() {
+    for (cluster, cores) in board.clusters.iter().enumerate() {
         if cores.iter().any(|core| online[*core as usize]) {
             let first = cores.iter().min().expect("a core");
             let folder = format!("/sys/devices/system/cpu/cpufreq/policy{first}");
-            units.push(unit(&folder, jetson.cpu_true_khz(cluster), of.cpu_khz[0]));
+            units.push(unit(
+                &folder,
+                jetson.cpu_true_khz(cluster),
+                board.cpu_khz[0],
+            ));
         }
     }
-    units.push(unit("devfreq", jetson.gpu_true_khz(), of.gpu_khz[0]));
-    units.push(unit("emc", jetson.emc_khz(), of.emc_khz[0]));
+    units.push(unit("devfreq", jetson.gpu_true_khz(), board.gpu_khz[0]));
+    units.push(unit("emc", jetson.emc_khz(), board.emc_khz[0]));
     units
 }
 

@@ -139,11 +139,21 @@ fn nothing_is_raised_before_all_that_must_be_lowered_is() {
 #[test]
 fn a_knob_that_is_stuck_bounds_its_axis_until_it_obeys_again() {
     let name = "orin-agx-64";
-    let of = description(name);
+    let described = description(name);
     let top = highest(name);
     let cases = [
-        (GPU_MAX, Axis::Gpu, vec![top.gpu.0], of.gpu_khz.clone()),
-        (EMC_RATE, Axis::Emc, vec![top.emc.0], of.emc_khz.clone()),
+        (
+            GPU_MAX,
+            Axis::Gpu,
+            vec![top.gpu.0],
+            described.gpu_khz.clone(),
+        ),
+        (
+            EMC_RATE,
+            Axis::Emc,
+            vec![top.emc.0],
+            described.emc_khz.clone(),
+        ),
         (ONLINE, Axis::Cores, (2..=12).collect(), (1..=12).collect()),
     ];
     for (path, axis, stuck, all) in cases {
@@ -206,11 +216,11 @@ fn a_cluster_that_is_stuck_is_left_alone_while_others_suffice() {
     };
     assert!(board.apply(&mut files, &slow).is_ok_and(|it| !it.is_set));
     let settable = board.settable(&grid(name)).expect("some");
-    let of = |cores, cpu| PowerMode { cores, cpu, ..slow };
-    assert!(settable.can_set(&of(8, slow.cpu)));
-    assert!(!settable.can_set(&of(9, slow.cpu)));
-    assert!(settable.can_set(&of(9, highest(name).cpu)));
-    let eight = of(8, slow.cpu);
+    let mode = |cores, cpu| PowerMode { cores, cpu, ..slow };
+    assert!(settable.can_set(&mode(8, slow.cpu)));
+    assert!(!settable.can_set(&mode(9, slow.cpu)));
+    assert!(settable.can_set(&mode(9, highest(name).cpu)));
+    let eight = mode(8, slow.cpu);
     assert!(board.apply(&mut files, &eight).is_ok_and(|it| it.is_set));
     let online: Vec<bool> = files.tree.jetson().settings().online.clone();
     let expected = [[true; 4], [false; 4], [true; 4]].concat();

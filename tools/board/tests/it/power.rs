@@ -50,7 +50,7 @@ impl Truth {
 #[test]
 fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
     for name in boards() {
-        let of = description(name);
+        let described = description(name);
         for mode in [lowest(name), highest(name)] {
             let mut files = booted(name);
             let mut board = discover(&files);
@@ -64,7 +64,7 @@ fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
                 let power = total(&board.sample(&files).expect("a reading"));
                 // Half a step (20 µV) of the shunt's voltage at the nominal bus voltage, up to
                 // 16 mV of drift of the bus voltage, and half its step of 8 mV.
-                let rails = of.rails.iter().filter(|rail| rail.total);
+                let rails = described.rails.iter().filter(|rail| rail.total);
                 let bound: f64 = rails
                     .map(|rail| {
                         let ma = 20.0 / rail.shunt_mohm.unwrap_or(5.0) + 0.5;
@@ -408,8 +408,12 @@ fn a_step_of_the_supply_is_no_step_of_the_power() {
             for count in 0..40 {
                 files.wait(look);
                 let labels: Vec<String> = board.rails().map(str::to_owned).collect();
-                let of = |label: &String| reading(&files, label);
-                let shown: i64 = labels.iter().map(of).map(|[mv, ma]| mv * ma).sum();
+                let millivolts_and_milliamperes = |label: &String| reading(&files, label);
+                let shown: i64 = labels
+                    .iter()
+                    .map(millivolts_and_milliamperes)
+                    .map(|[mv, ma]| mv * ma)
+                    .sum();
                 let sample = total(&board.sample(&files).expect("a sample"));
                 let error = i64::from(sample.0) - shown / 1_000;
                 let steps = board.sensor_steps().map(|step| i64::from(step.0));
@@ -472,7 +476,10 @@ fn a_chip_that_is_not_in_the_total_does_not_shift_the_others() {
     assert_eq!(board.chips(), 1);
     let sample = board.sample(&files).expect("a reading");
     let zero = Milliwatts(0);
-    assert_eq!(sample, Sample::from_chips([Milliwatts(12_000), zero, zero, zero]));
+    assert_eq!(
+        sample,
+        Sample::from_chips([Milliwatts(12_000), zero, zero, zero])
+    );
     assert_eq!(board.time_constants(&files)[0], Milliseconds(54));
     let [first, others @ ..] = board.sensor_steps();
     assert!(first.0 > 0 && others == [zero; 3], "{first}, {others:?}");

@@ -55,7 +55,7 @@ pub fn capped(board: &Board, workload: &Workload, modes: usize) -> Result<Vec<Ca
         .map(|mode| mode.knobs)
         .collect();
     on_all_cores(&chosen, |mode| {
-        let of = |clocks| -> Result<Figures, JudgeError> {
+        let figures = |clocks| -> Result<Figures, JudgeError> {
             let [power_w, rate] = run(board, Some(workload), *mode, clocks)?;
             let [idle_w, _] = run(board, None, *mode, clocks)?;
             Ok(Figures {
@@ -68,8 +68,8 @@ pub fn capped(board: &Board, workload: &Workload, modes: usize) -> Result<Vec<Ca
             board: board.name.clone(),
             workload: workload.name.clone(),
             mode: *mode,
-            pinned: of(Clocks::Pin)?,
-            capped: of(Clocks::Cap)?,
+            pinned: figures(Clocks::Pin)?,
+            capped: figures(Clocks::Cap)?,
         })
     })
 }
@@ -99,5 +99,5 @@ fn run(
     let before = seen(&mut files);
     files.until(files.now() + MEASURED);
     let after = seen(&mut files);
-    Ok([0, 1].map(|of| (after[of] - before[of]) / MEASURED.as_secs_f64()))
+    Ok([0, 1].map(|quantity| (after[quantity] - before[quantity]) / MEASURED.as_secs_f64()))
 }

@@ -313,18 +313,23 @@ impl Call {
         }
     }
 
-    /// Makes a call from the values of its parameters. `of` is `None` for a parameter without a value.
-    pub fn from_parameters(kind: Kind, of: impl Fn(Parameter) -> Option<u32>) -> Result<Self, CallError> {
+    /// Makes a call from the values of its parameters. `value` is `None` for a parameter without a value.
+    pub fn from_parameters(
+        kind: Kind,
+        value: impl Fn(Parameter) -> Option<u32>,
+    ) -> Result<Self, CallError> {
         let parameters = kind.parameters();
         for parameter in Parameter::ALL {
-            match (parameters.contains(&parameter), of(parameter)) {
+            match (parameters.contains(&parameter), value(parameter)) {
                 (true, None) => return Err(CallError::Missing { kind, parameter }),
                 (false, Some(_)) => return Err(CallError::NotTaken { kind, parameter }),
                 _ => {}
             }
         }
         // Each parameter that the kind takes has a value.
-        Self::new(Operation::from_parameters(kind, |parameter| of(parameter).unwrap_or(0)))
+        Self::new(Operation::from_parameters(kind, |parameter| {
+            value(parameter).unwrap_or(0)
+        }))
     }
 
     /// What the kernel does.

@@ -100,33 +100,33 @@ impl Operation {
     }
 
     /// An operation from the values of its parameters.
-    pub(crate) fn from_parameters(kind: Kind, of: impl Fn(Parameter) -> u32) -> Self {
+    pub(crate) fn from_parameters(kind: Kind, value: impl Fn(Parameter) -> u32) -> Self {
         use Parameter::*;
         let shape = || Shape {
-            batch: of(Batch),
-            channels: of(Channels),
-            height: of(Height),
-            width: of(Width),
+            batch: value(Batch),
+            channels: value(Channels),
+            height: value(Height),
+            width: value(Width),
         };
         let window = || Window {
-            kernel: [of(KernelHeight), of(KernelWidth)],
-            stride: [of(StrideHeight), of(StrideWidth)],
-            padding: [of(PaddingHeight), of(PaddingWidth)],
-            dilation: [of(DilationHeight), of(DilationWidth)],
+            kernel: [value(KernelHeight), value(KernelWidth)],
+            stride: [value(StrideHeight), value(StrideWidth)],
+            padding: [value(PaddingHeight), value(PaddingWidth)],
+            dilation: [value(DilationHeight), value(DilationWidth)],
         };
         match kind {
             Kind::Conv2d => Self::Conv2d {
                 input: shape(),
-                out_channels: of(OutChannels),
+                out_channels: value(OutChannels),
                 window: window(),
-                groups: of(Groups),
+                groups: value(Groups),
             },
             Kind::BatchNorm2d => Self::BatchNorm2d(shape()),
             Kind::MatMul => Self::MatMul {
-                batch: of(Batch),
-                rows: of(Rows),
-                inner: of(Inner),
-                columns: of(Columns),
+                batch: value(Batch),
+                rows: value(Rows),
+                inner: value(Inner),
+                columns: value(Columns),
             },
             Kind::Relu => Self::Relu(shape()),
             Kind::MaxPool2d => Self::MaxPool2d {
@@ -135,12 +135,12 @@ impl Operation {
             },
             Kind::AdaptiveAvgPool2d => Self::AdaptiveAvgPool2d {
                 input: shape(),
-                out: [of(OutHeight), of(OutWidth)],
+                out: [value(OutHeight), value(OutWidth)],
             },
             Kind::Add => Self::Add(shape()),
             Kind::Cat => Self::Cat {
                 output: shape(),
-                inputs: of(Inputs),
+                inputs: value(Inputs),
             },
         }
     }

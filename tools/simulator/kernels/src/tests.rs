@@ -98,7 +98,10 @@ fn every_kind_has_its_parameters_and_is_made_of_them_again() {
                 "{kind:?} {parameter:?}"
             );
         }
-        assert_eq!(Call::from_parameters(kind, |parameter| call.value(parameter)), Ok(call));
+        assert_eq!(
+            Call::from_parameters(kind, |parameter| call.value(parameter)),
+            Ok(call)
+        );
     }
     let of_pytorch = [
         "Conv2d",

@@ -157,7 +157,7 @@ pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
     let (gpu, stall): (Of, Of) = (|s| s.step.gpu, |s| s.step.stall);
     let epoch: Of = |s| s.step.period;
     let [resnet, mobilenet, lenet] = ["resnet18-cifar10", "mobilenetv3", "lenet"];
-    for (from, to, name, of, what, effect) in [
+    for (from, to, name, quantity, what, effect) in [
         ("b", "c", resnet, gpu, "GPU time", -22.3),
         ("b", "c", mobilenet, gpu, "GPU time", -12.6),
         ("b", "c", lenet, gpu, "GPU time", 5.0),
@@ -188,7 +188,7 @@ pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         ("m", "n", lenet, gpu, "GPU time", -6.8),
     ] {
         let workload = anchors.catalogue.workload(name)?;
-        let value = |label| of(&steady(&board, &workload, labelled(&board, label)));
+        let value = |label| quantity(&steady(&board, &workload, labelled(&board, label)));
         let change = 100.0 * (value(to) / value(from) - 1.0);
         anchors.add(
             format!("{XAVIER} {from}→{to}, {name}: {what}"),

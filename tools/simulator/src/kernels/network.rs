@@ -70,13 +70,14 @@ fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
             *value = Some(number);
         }
     }
-    let of = |parameter| {
+    let value = |parameter| {
         let at = Parameter::ALL
             .iter()
             .position(|known| *known == parameter)?;
         values[at]
     };
-    Call::from_parameters(kind, of).map_err(|why| Wrong::new(line, why.to_string(), "a call of a kernel"))
+    Call::from_parameters(kind, value)
+        .map_err(|why| Wrong::new(line, why.to_string(), "a call of a kernel"))
 }
 
 /// The workload of some calls, which hold a whole batch. The launches of different kernels cost the CPU the same here: their mean.

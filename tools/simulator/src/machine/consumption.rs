@@ -190,12 +190,12 @@ impl Consumption {
             Some(_) => self.power_factor * self.mode_factor * self.load,
             None => 0.0,
         };
-        let of = |rest: f64, work: f64| rest + above_rest * (work - rest);
+        let at_load = |rest: f64, work: f64| rest + above_rest * (work - rest);
         Watts {
-            cpu: of(at_rest.cpu, at_work.cpu),
-            gpu: of(at_rest.gpu, at_work.gpu),
-            soc: of(at_rest.soc, at_work.soc),
-            dram: of(at_rest.dram, at_work.dram),
+            cpu: at_load(at_rest.cpu, at_work.cpu),
+            gpu: at_load(at_rest.gpu, at_work.gpu),
+            soc: at_load(at_rest.soc, at_work.soc),
+            dram: at_load(at_rest.dram, at_work.dram),
             system: at_rest.system,
         }
     }

@@ -133,7 +133,10 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
         line("max_limit", &Watts(max));
     }
     if let Some(margin) = setup.config.backstop {
-        let most = limit.power.0.saturating_add(margin.for_limit(limit.power).0);
+        let most = limit
+            .power
+            .0
+            .saturating_add(margin.for_limit(limit.power).0);
         line(
             "backstop",
             &format_args!("hardware, above {}", Watts(Milliwatts(most))),

@@ -177,7 +177,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
             if !lesson.is_full() {
                 log(Priority::Notice, NOT_FULL);
             }
-            let older = lesson::usable(root, &lesson.of, System.utc());
+            let older = lesson::usable(root, &lesson.subject, System.utc());
             setup
                 .choices
                 .learn_now(&lesson, older.as_ref(), &setup.board);
@@ -205,7 +205,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
 
 /// Saves what was learned; on error says so, since it is lost.
 fn save(lesson: &Lesson, root: &Path) {
-    let path = file(root, &lesson.of);
+    let path = file(root, &lesson.subject);
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     if let Err(why) = folder.and_then(|()| replace(&path, lesson.to_string().as_bytes())) {
         let path = path.display();

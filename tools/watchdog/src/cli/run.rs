@@ -348,23 +348,27 @@ impl Lessons {
         if self
             .saved
             .as_ref()
-            .is_none_or(|saved| saved.of != lesson.of)
+            .is_none_or(|saved| saved.subject != lesson.subject)
         {
-            self.saved = lesson::usable(&self.root, &lesson.of, at);
+            self.saved = lesson::usable(&self.root, &lesson.subject, at);
         }
         let lesson = match &self.saved {
             Some(saved) => lesson.after(saved),
             None => lesson,
         };
         let said = |it: &Lesson| -> Vec<_> {
-            let of = |it: &Taught| (it.mode, it.is_full, it.ln.to_bits());
-            it.modes.iter().map(of).collect()
+            let fields = |it: &Taught| (it.mode, it.is_full, it.ln.to_bits());
+            it.modes.iter().map(fields).collect()
         };
         if self.saved.as_ref().map(said) == Some(said(&lesson)) {
             return;
         }
-        let path = lesson::file(&self.root, &lesson.of);
-        if self.saver.as_ref().is_none_or(|(of, _)| *of != path) {
+        let path = lesson::file(&self.root, &lesson.subject);
+        if self
+            .saver
+            .as_ref()
+            .is_none_or(|(saved_path, _)| *saved_path != path)
+        {
             self.saver = Saver::new([path.clone()]).ok().map(|saver| (path, saver));
         }
         if let Some((path, saver)) = &self.saver {

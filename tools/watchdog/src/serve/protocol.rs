@@ -543,11 +543,11 @@ mod tests {
     use crate::report::{Source, state_names};
     use wattgate_runtime::Objective;
 
-    /// The example lines of the module's documentation that contain `of`.
-    fn examples(of: &'static str) -> impl Iterator<Item = &'static str> {
+    /// The example lines of the module's documentation that contain `part`.
+    fn examples(part: &'static str) -> impl Iterator<Item = &'static str> {
         let lines = include_str!("protocol.rs").lines();
         let lines = lines.filter_map(|line| line.strip_prefix("//! "));
-        lines.filter(move |line| line.starts_with("{\"version\":1,") && line.contains(of))
+        lines.filter(move |line| line.starts_with("{\"version\":1,") && line.contains(part))
     }
 
     #[test]

@@ -256,7 +256,8 @@ fn work_is_done_in_its_time_and_not_much_sooner() {
 fn of_roots_work_only_the_steps_from_then_on_count() {
     let mut server = server("limit = \"30W\"");
     server.open_root();
-    let mut worker = server.with_client(Request::Lease(WantedLease::from_power(Milliwatts(30_000))));
+    let mut worker =
+        server.with_client(Request::Lease(WantedLease::from_power(Milliwatts(30_000))));
     let mut tell = |server: &mut Server, steps| {
         let report = server.ask(&mut worker, Request::Steps(steps));
         report.expect("taken").steps

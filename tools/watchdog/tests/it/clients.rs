@@ -133,11 +133,13 @@ fn a_limit_can_be_set_and_watched_from_the_command_line() {
         let mut set = rig.client("set-limit");
         let set = set.args(["20W", "--for", "1s"]).stdout(Stdio::null());
         let mut set = set.spawn().expect("started");
-        let of = format!("root, pid {}", set.id());
+        let client = format!("root, pid {}", set.id());
         daemon.logs(&format!(
-            "<5>limit is now 20 W, from the socket of {of}, wattgated set-limit"
+            "<5>limit is now 20 W, from the socket of {client}, wattgated set-limit"
         ));
-        daemon.logs(&format!("<5>client of {of}: set the limit 20 W for 1 s"));
+        daemon.logs(&format!(
+            "<5>client of {client}: set the limit 20 W for 1 s"
+        ));
         assert!(set.wait().expect("a child").success());
         daemon.logs(": the time of its limit is over");
         // A limit over max_limit is refused.

@@ -73,10 +73,10 @@ impl Rig {
         };
         let directory = directory.expect("a directory");
         let root = directory.path().join("root");
-        let of = Description::named("orin-agx-64").expect("a board");
-        let all = of.modes.iter().find(|mode| mode.cores.len() == 12);
+        let description = Description::named("orin-agx-64").expect("a board");
+        let all = description.modes.iter().find(|mode| mode.cores.len() == 12);
         let all = all.map(|mode| mode.id);
-        let tree = Tree::new(of, Unit::NOMINAL, 0, all).expect("a mode");
+        let tree = Tree::new(description, Unit::NOMINAL, 0, all).expect("a mode");
         let _ = Mirror::create(&root, tree).expect("a tree on the disk");
         let setup = Self::setup(&root);
         let chip = root.join("sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0");

@@ -37,8 +37,8 @@ pub struct Rig {
 impl Rig {
     pub fn new(limit: &str) -> (Self, Mirror) {
         let directory = tempfile::tempdir().expect("a directory");
-        let of = Description::named("orin-agx-64").expect("a board");
-        let mut tree = Tree::new(of, Unit::NOMINAL, 1, None).expect("a mode");
+        let description = Description::named("orin-agx-64").expect("a board");
+        let mut tree = Tree::new(description, Unit::NOMINAL, 1, None).expect("a mode");
         let workload = Workload::named("resnet18").expect("a shipped workload");
         tree.jetson_mut().set_workload(Some(workload));
         let root = directory.path().join("root");

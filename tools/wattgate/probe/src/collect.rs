@@ -34,8 +34,8 @@ const LONGEST_TEXT: usize = 64 << 10;
 /// How far a probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    Files { done: usize, of: usize },
-    Sensors { elapsed: Duration, of: Duration },
+    Files { done: usize, total: usize },
+    Sensors { elapsed: Duration, total: Duration },
 }
 
 /// Takes a probe of the board below a root, with the power sensors read over a time. Fails if there
@@ -60,12 +60,17 @@ pub fn collect(
     }
     for (file, done) in wanted.files.iter().zip(1..) {
         collector.add_file(file);
-        let of = wanted.files.len();
-        progress(Progress::Files { done, of });
+        let total = wanted.files.len();
+        progress(Progress::Files { done, total });
     }
     let mut probe = collector.into_probe(l4t);
     probe.sensors = sensors::sensors(&probe.files);
-    let seen = |elapsed| progress(Progress::Sensors { elapsed, of: time });
+    let seen = |elapsed| {
+        progress(Progress::Sensors {
+            elapsed,
+            total: time,
+        })
+    };
     probe.samples = sensors::record(&root, &probe.sensors, time, seen);
     Ok(probe)
 }

@@ -426,13 +426,13 @@ impl Reader {
     }
 }
 
-fn once(seen: &mut BTreeSet<String>, of: &str, line: usize) -> Result<(), ProbeError> {
-    path(of, line)?;
-    match seen.insert(of.to_owned()) {
+fn once(seen: &mut BTreeSet<String>, name: &str, line: usize) -> Result<(), ProbeError> {
+    path(name, line)?;
+    match seen.insert(name.to_owned()) {
         true => Ok(()),
         false => Err(ProbeError::Twice {
             line,
-            path: of.to_owned(),
+            path: name.to_owned(),
         }),
     }
 }

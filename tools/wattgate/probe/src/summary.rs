@@ -63,7 +63,11 @@ impl Summary {
     /// Looks for everything below a root.
     pub fn discover(files: &mut dyn Files, root: &Path) -> Result<Self, DiscoverError> {
         let files = AnyFiles(files);
-        Ok(Self::from_board(&Board::discover(&files, root)?, &files, root))
+        Ok(Self::from_board(
+            &Board::discover(&files, root)?,
+            &files,
+            root,
+        ))
     }
 
     fn from_board(board: &Board, files: &AnyFiles<'_>, root: &Path) -> Self {

@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn each_sample_counts_for_the_time_before_it() {
-        let energy = Energy::from_samples(&[[0.0, 99.0], [1.0, 10.0], [2.2, 20.0]]).expect("samples");
+        let energy =
+            Energy::from_samples(&[[0.0, 99.0], [1.0, 10.0], [2.2, 20.0]]).expect("samples");
         assert!((energy.joules - 34.0).abs() < 1e-9);
         assert!((energy.mean_w - 34.0 / 2.2).abs() < 1e-9);
     }

@@ -248,7 +248,7 @@ impl FourModes {
             is_new: self
                 .networks
                 .iter()
-                .all(|of| of.workload != corpus.workload),
+                .all(|other| other.workload != corpus.workload),
             linear_time: mape(&|_, mode| linear_s(mode) / network.time_s(mode) - 1.0),
             ours_time: mape(&|at, mode| ours[0][at].median.exp() / mode.time_us - 1.0),
             linear_energy: mape(&|_, mode| {
@@ -264,8 +264,8 @@ impl FourModes {
 
 /// The times of an epoch in some modes, in their order.
 fn samples(network: &Network, known: &[Known], modes: &[[u32; 4]]) -> Vec<(Vec<f64>, f64)> {
-    let of = |knobs: &[u32; 4]| known.iter().find(|mode| mode.knobs == *knobs);
-    let found = modes.iter().filter_map(of);
+    let find = |knobs: &[u32; 4]| known.iter().find(|mode| mode.knobs == *knobs);
+    let found = modes.iter().filter_map(find);
     found
         .map(|mode| (row(mode.knobs), network.time_s(mode)))
         .collect()

@@ -128,24 +128,24 @@ impl Joint {
 
     /// The nearest profiled feedings on both sides of one, and its place between them, 0 … 1.
     fn between(&self, feeding: &Feeding) -> Option<(usize, usize, f64)> {
-        let size = |of: &Feeding| of.minibatch.map(f64::from);
+        let size = |fed: &Feeding| fed.minibatch.map(f64::from);
         // Without workers the main process loads: there is nothing in between.
-        let workers = |of: &Feeding| {
-            let workers = of.workers.filter(|workers| *workers > 0)?;
+        let workers = |fed: &Feeding| {
+            let workers = fed.workers.filter(|workers| *workers > 0)?;
             Some(1.0 / f64::from(workers))
         };
-        let same_but = |of: &Feeding, size: bool| match size {
+        let same_but = |fed: &Feeding, size: bool| match size {
             true => Feeding {
                 minibatch: feeding.minibatch,
-                ..of.clone()
+                ..fed.clone()
             },
             false => Feeding {
                 workers: feeding.workers,
-                ..of.clone()
+                ..fed.clone()
             },
         };
         for is_size in [true, false] {
-            let place = |of: &Feeding| if is_size { size(of) } else { workers(of) };
+            let place = |fed: &Feeding| if is_size { size(fed) } else { workers(fed) };
             let Some(at) = place(feeding) else { continue };
             let on_line = || {
                 let line = self.fed.iter().enumerate();

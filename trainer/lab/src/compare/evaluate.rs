@@ -397,7 +397,8 @@ impl EvaluatedRun {
 /// Aggregates the runs of one method with one number of training modes and one sampling.
 fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
     let accuracies = runs.iter().filter_map(|run| run.accuracy(target));
-    let of = |measure: fn(&Accuracy) -> f64| Quartiles::from_values(accuracies.clone().map(measure));
+    let quartiles =
+        |measure: fn(&Accuracy) -> f64| Quartiles::from_values(accuracies.clone().map(measure));
     let teacher = runs.iter().filter_map(|run| run.teacher_mape(target));
     let added = runs
         .iter()
@@ -410,13 +411,13 @@ fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
         modes: first.modes,
         sampling: first.sampling,
         runs: runs.len(),
-        mape: of(|accuracy| accuracy.mape)?,
-        within_5_pct: of(|accuracy| accuracy.within_5_pct)?,
-        within_10_pct: of(|accuracy| accuracy.within_10_pct)?,
-        within_15_pct: of(|accuracy| accuracy.within_15_pct)?,
-        within_20_pct: of(|accuracy| accuracy.within_20_pct)?,
-        rmse: of(|accuracy| accuracy.rmse)?,
-        mae: of(|accuracy| accuracy.mae)?,
+        mape: quartiles(|accuracy| accuracy.mape)?,
+        within_5_pct: quartiles(|accuracy| accuracy.within_5_pct)?,
+        within_10_pct: quartiles(|accuracy| accuracy.within_10_pct)?,
+        within_15_pct: quartiles(|accuracy| accuracy.within_15_pct)?,
+        within_20_pct: quartiles(|accuracy| accuracy.within_20_pct)?,
+        rmse: quartiles(|accuracy| accuracy.rmse)?,
+        mae: quartiles(|accuracy| accuracy.mae)?,
         seconds: Quartiles::from_values(runs.iter().map(|run| run.seconds))?,
         board_minutes: Quartiles::from_values(runs.iter().map(|run| run.board_minutes))?,
         teacher_mape: Quartiles::from_values(teacher),
@@ -430,7 +431,7 @@ fn covered(target: Target, knots: &[Coverage]) -> Vec<Covered> {
     let mut confidences: Vec<f64> = knots.iter().map(|knot| knot.confidence).collect();
     confidences.sort_unstable_by(f64::total_cmp);
     confidences.dedup();
-    let of = |confidence: f64| {
+    let covered = |confidence: f64| {
         let found = knots.iter().filter(|knot| knot.confidence == confidence);
         let (shares, ratios): (Vec<f64>, Vec<f64>) = found
             .filter_map(|knot| match target {
@@ -446,7 +447,7 @@ fn covered(target: Target, knots: &[Coverage]) -> Vec<Covered> {
             ratio: Quartiles::from_values(ratios)?.median,
         })
     };
-    confidences.into_iter().filter_map(of).collect()
+    confidences.into_iter().filter_map(covered).collect()
 }
 
 #[cfg(test)]
@@ -469,14 +470,17 @@ mod tests {
             knot(0.95, 0.125),
             knot(0.95, 0.5),
         ];
-        let of = |confidence, share, mean_share, runs| Covered {
+        let expected_share = |confidence, share, mean_share, runs| Covered {
             confidence,
             share,
             mean_share,
             ratio: 1.0 + share,
             runs,
         };
-        let expected = [of(0.95, 0.5, 0.375, 3), of(0.99, 0.75, 0.75, 1)];
+        let expected = [
+            expected_share(0.95, 0.5, 0.375, 3),
+            expected_share(0.99, 0.75, 0.75, 1),
+        ];
         assert_eq!(covered(Target::Time, &knots), expected);
         assert_eq!(covered(Target::Power, &knots), []);
     }

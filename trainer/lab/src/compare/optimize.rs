@@ -177,7 +177,9 @@ impl<'a> Asked<'a> {
         let all = profiled(corpus).into_iter();
         let measured = all.filter_map(|mode| Some((mode.power_mw?, mode.time_us / 1e3)));
         let measured: Vec<(f64, f64)> = measured.collect();
-        let limits_mw = choosing.limits.resolve(measured.iter().map(|(power, _)| *power));
+        let limits_mw = choosing
+            .limits
+            .resolve(measured.iter().map(|(power, _)| *power));
         match limits_mw.is_empty() {
             true => Err(MethodError::NoPower.into()),
             false => Ok(Self {
@@ -311,14 +313,15 @@ fn solve(trained: &dyn Trained, ask: &Ask<'_>) -> Result<Option<Solution>, Metho
 
 fn row(runs: &[LimitRun], confidence: f64, tries: usize) -> Option<OptimizationRow> {
     let first = runs.first()?;
-    let median = |of: &dyn Fn(&[Solution]) -> Option<f64>| {
-        Quartiles::from_values(runs.iter().filter_map(|run| of(&run.solutions)))
+    let median = |figure: &dyn Fn(&[Solution]) -> Option<f64>| {
+        Quartiles::from_values(runs.iter().filter_map(|run| figure(&run.solutions)))
     };
-    let mean = |of: &dyn Fn(&Solution) -> f64| {
-        let of = |all: &[Solution]| Some(all.iter().map(of).sum::<f64>() / all.len() as f64);
-        Some(median(&of)?.median)
+    let mean = |figure: &dyn Fn(&Solution) -> f64| {
+        let mean_of_run =
+            |all: &[Solution]| Some(all.iter().map(figure).sum::<f64>() / all.len() as f64);
+        Some(median(&mean_of_run)?.median)
     };
-    let share = |of: &dyn Fn(&Solution) -> bool| mean(&|s| if of(s) { 100.0 } else { 0.0 });
+    let share = |holds: &dyn Fn(&Solution) -> bool| mean(&|s| if holds(s) { 100.0 } else { 0.0 });
     let penalty = median(&|all| {
         let penalties = all.iter().filter_map(Solution::penalty_pct);
         Some(Quartiles::from_values(penalties)?.median)

@@ -402,7 +402,9 @@ fn places(header: &ByteRecord) -> Result<Places, (&'static str, KernelProblem)> 
     }
     let mut parameters = [None; Parameter::ALL.len()];
     let direct = Parameter::ALL.map(|parameter| (parameter.name(), [parameter]));
-    let direct = direct.iter().map(|(name, of)| (*name, &of[..]));
+    let direct = direct
+        .iter()
+        .map(|(name, parameters)| (*name, &parameters[..]));
     for (name, stands_for) in direct.chain(OTHER_NAMES) {
         let Some(found) = place(name)? else {
             continue;

@@ -35,7 +35,10 @@ impl Corrected {
     ) -> Self {
         let roofline = roofline(rows);
         let rows: Vec<(&Row, f32)> = with_target(rows, target).collect();
-        let demands: Vec<Demand> = rows.iter().map(|(row, _)| Demand::from_call(&row.call)).collect();
+        let demands: Vec<Demand> = rows
+            .iter()
+            .map(|(row, _)| Demand::from_call(&row.call))
+            .collect();
         let pairs = demands.iter().zip(rows.iter().map(|(row, _)| row.knobs));
         let inputs = columns(pairs.clone(), &roofline);
         let mut logs: Vec<f32> = rows.iter().map(|(_, value)| value.ln()).collect();
@@ -85,7 +88,10 @@ impl Corrected {
 
     /// Predicts the calls of some rows, whose measurements are not looked at.
     pub fn predict_rows(&self, rows: &[&Row]) -> Vec<f32> {
-        let demands: Vec<Demand> = rows.iter().map(|row| Demand::from_call(&row.call)).collect();
+        let demands: Vec<Demand> = rows
+            .iter()
+            .map(|row| Demand::from_call(&row.call))
+            .collect();
         self.predict(demands.iter().zip(rows.iter().map(|row| row.knobs)))
     }
 }

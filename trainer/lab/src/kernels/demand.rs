@@ -54,13 +54,21 @@ impl Demand {
         inputs.extend([ln(input), ln(weights), ln(output), ln(flop), ln(bytes)]);
         inputs.push(ln(flop) - ln(bytes));
         let mut tiled_flop = flop;
-        if let Some(of) = call.matrices() {
-            inputs.extend([of.number, of.rows, of.inner, of.columns].map(ln));
+        if let Some(matrices) = call.matrices() {
+            inputs.extend(
+                [
+                    matrices.number,
+                    matrices.rows,
+                    matrices.inner,
+                    matrices.columns,
+                ]
+                .map(ln),
+            );
             inputs.push(f32::from(u8::from(may_be_winograd(call))));
             tiled_flop = f64::INFINITY;
             for tile in TILES {
-                let filled = filled(&of, tile);
-                inputs.extend([ln(tiles(&of, tile)), filled as f32]);
+                let filled = filled(&matrices, tile);
+                inputs.extend([ln(tiles(&matrices, tile)), filled as f32]);
                 tiled_flop = tiled_flop.min(flop / filled);
             }
         } else {
@@ -81,13 +89,13 @@ impl Demand {
 }
 
 /// Number of tiles that cover the outputs of products.
-fn tiles(of: &Matrices, (rows, columns): (f64, f64)) -> f64 {
-    of.number * (of.rows / rows).ceil() * (of.columns / columns).ceil()
+fn tiles(matrices: &Matrices, (rows, columns): (f64, f64)) -> f64 {
+    matrices.number * (matrices.rows / rows).ceil() * (matrices.columns / columns).ceil()
 }
 
 /// The part of these tiles that is used.
-fn filled(of: &Matrices, tile: (f64, f64)) -> f64 {
-    of.number * of.rows * of.columns / (tiles(of, tile) * tile.0 * tile.1)
+fn filled(matrices: &Matrices, tile: (f64, f64)) -> f64 {
+    matrices.number * matrices.rows * matrices.columns / (tiles(matrices, tile) * tile.0 * tile.1)
 }
 
 /// Whether a library may compute a convolution by the Winograd transform, which needs fewer operations (Lavin
@@ -133,18 +141,18 @@ mod tests {
 
     #[test]
     fn a_tile_may_be_wide_or_tall() {
-        let of = Matrices {
+        let matrices = Matrices {
             number: 3.0,
             rows: 192.0,
             inner: 1.0,
             columns: 64.0,
         };
         assert_eq!(
-            [(64.0, 128.0), (128.0, 64.0)].map(|tile| tiles(&of, tile)),
+            [(64.0, 128.0), (128.0, 64.0)].map(|tile| tiles(&matrices, tile)),
             [9.0, 6.0]
         );
         assert_eq!(
-            [(64.0, 128.0), (128.0, 64.0)].map(|tile| filled(&of, tile)),
+            [(64.0, 128.0), (128.0, 64.0)].map(|tile| filled(&matrices, tile)),
             [0.5, 0.75]
         );
     }

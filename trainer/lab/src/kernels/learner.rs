@@ -95,7 +95,10 @@ impl Learner {
         };
         let roofline = roofline(rows);
         let rows: Vec<(&Row, f32)> = with_target(rows, target).collect();
-        let demands: Vec<Demand> = rows.iter().map(|(row, _)| Demand::from_call(&row.call)).collect();
+        let demands: Vec<Demand> = rows
+            .iter()
+            .map(|(row, _)| Demand::from_call(&row.call))
+            .collect();
         let pairs = demands.iter().zip(rows.iter().map(|(row, _)| row.knobs));
         let inputs = columns(pairs, &roofline);
         let logs: Vec<f64> = rows.iter().map(|(_, value)| value.ln().into()).collect();
@@ -128,7 +131,10 @@ impl Fitted {
         match self {
             Self::Corrected(corrected) => corrected.predict_rows(rows),
             Self::Forust { roofline, booster } => {
-                let demands: Vec<Demand> = rows.iter().map(|row| Demand::from_call(&row.call)).collect();
+                let demands: Vec<Demand> = rows
+                    .iter()
+                    .map(|row| Demand::from_call(&row.call))
+                    .collect();
                 let pairs = demands.iter().zip(rows.iter().map(|row| row.knobs));
                 let inputs = columns(pairs, roofline);
                 let flat = flat(&inputs);

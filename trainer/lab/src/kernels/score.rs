@@ -61,7 +61,7 @@ impl Score {
     pub fn mean(scores: &[Self]) -> Option<Self> {
         let first = scores.first()?;
         let n = scores.len() as f64;
-        let mean = |of: &dyn Fn(&Self) -> f64| scores.iter().map(of).sum::<f64>() / n;
+        let mean = |figure: &dyn Fn(&Self) -> f64| scores.iter().map(figure).sum::<f64>() / n;
         Some(Self {
             within_pct: WITHIN
                 .map(|limit| (limit, mean(&|score| score.within(limit))))

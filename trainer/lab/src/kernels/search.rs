@@ -248,20 +248,20 @@ pub fn search<E: From<SearchError>>(
     }
 }
 
-fn trial(task: &Task<'_>, bracket: u32, rows: usize, of: &Settings, loss: f64) -> Trial {
+fn trial(task: &Task<'_>, bracket: u32, rows: usize, settings: &Settings, loss: f64) -> Trial {
     Trial {
         kernel: task.kind.name().to_owned(),
         target: task.target.to_string(),
         bracket,
         rows,
-        n_estimators: of.n_estimators,
-        max_depth: of.max_depth,
-        learning_rate: of.learning_rate,
-        subsample: of.subsample,
-        colsample: of.colsample,
-        min_child_weight: of.min_child_weight,
-        reg_lambda: of.reg_lambda,
-        reg_alpha: of.reg_alpha,
+        n_estimators: settings.n_estimators,
+        max_depth: settings.max_depth,
+        learning_rate: settings.learning_rate,
+        subsample: settings.subsample,
+        colsample: settings.colsample,
+        min_child_weight: settings.min_child_weight,
+        reg_lambda: settings.reg_lambda,
+        reg_alpha: settings.reg_alpha,
         loss,
     }
 }
@@ -296,14 +296,14 @@ fn task<'a>(
 /// with the others, by results on the highest rung that has enough.
 fn propose(results: &[(usize, Point, f64)], random: &mut ChaCha8Rng) -> Point {
     let rung = (0..RUNGS.len()).rev().find(|rung| {
-        let of_rung = results.iter().filter(|(of, ..)| of == rung);
+        let of_rung = results.iter().filter(|(reached, ..)| reached == rung);
         of_rung.count() >= LEAST_RESULTS
     });
     let anywhere = std::array::from_fn(|_| random.random_range(0.0..1.0));
     let (Some(rung), false) = (rung, random.random_bool(AT_RANDOM)) else {
         return anywhere;
     };
-    let of_rung = results.iter().filter(|(of, ..)| *of == rung);
+    let of_rung = results.iter().filter(|(reached, ..)| *reached == rung);
     let mut sorted: Vec<(f64, Point)> = of_rung.map(|(_, point, loss)| (*loss, *point)).collect();
     sorted.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let points: Vec<Point> = sorted.into_iter().map(|(_, point)| point).collect();

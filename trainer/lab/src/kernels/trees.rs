@@ -144,11 +144,11 @@ impl Trees {
             .map(|column| borders(sample.iter().map(|&row| column[row]).collect()))
             .collect();
         let columns = inputs.columns.par_iter().zip(&borders);
-        let of = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
+        let binned = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
             order.iter().map(|&row| bin(borders, column[row])).collect()
         };
         let bins = Bins {
-            columns: columns.map(of).collect(),
+            columns: columns.map(binned).collect(),
             rows: order.len(),
         };
         let columns = inputs.columns[of_effects].iter();
@@ -262,7 +262,7 @@ impl Trees {
     /// Predicts the rows of some inputs.
     pub fn predict(&self, inputs: &Columns) -> Vec<f32> {
         let columns = inputs.columns.par_iter().zip(&self.borders);
-        let of = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
+        let binned = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
             // A call in many modes has the same value in many rows.
             let mut last = (f32::NAN, 0);
             let mut bin_of = |value: f32| {
@@ -273,7 +273,7 @@ impl Trees {
             };
             column.iter().map(|value| bin_of(*value)).collect()
         };
-        let columns: Vec<Vec<u8>> = columns.map(of).collect();
+        let columns: Vec<Vec<u8>> = columns.map(binned).collect();
         let mut predicted = vec![self.base; inputs.rows()];
         predicted
             .par_chunks_mut(LANES)
@@ -418,13 +418,13 @@ fn leaf_values(residuals: &[f32], leaf_of: &[u16], leaves: usize, settings: &Set
             sums
         })
         .collect();
-    let of = |leaf: usize| {
+    let leaf_value = |leaf: usize| {
         let of_chunks = sums.iter().map(|chunk| chunk[leaf]);
         let [sum, count] = of_chunks.fold([0.0; 2], |[s, c], [sum, count]| [s + sum, c + count]);
         let value = shrunk(sum, settings) / (count + settings.reg_lambda);
         (settings.learning_rate * value) as f32
     };
-    (0..leaves).map(of).collect()
+    (0..leaves).map(leaf_value).collect()
 }
 
 #[cfg(test)]
@@ -507,7 +507,7 @@ mod tests {
             let hidden = ProgressBar::hidden();
             let trees = Trees::fit(&inputs, &targets, (units, 0..2), &settings(), 1, &hidden);
             let pairs = trees.predict(&inputs).into_iter().enumerate();
-            let square = pairs.map(|(row, of)| (of - target(&inputs, row)).powi(2));
+            let square = pairs.map(|(row, predicted)| (predicted - target(&inputs, row)).powi(2));
             square.sum::<f32>() / rows as f32
         };
         let none = vec![0; rows];

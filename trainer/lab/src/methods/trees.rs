@@ -35,14 +35,14 @@ impl Method for Trees {
     }
 
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
-        let of = |target| {
+        let predict = |target| {
             let predicted = self.predict(task, target);
             predicted.map_err(|why| MethodError::Trees(why.to_string()))
         };
-        let time = of(Target::Time)?.expect("every mode that is used has a time");
+        let time = predict(Target::Time)?.expect("every mode that is used has a time");
         Ok(Box::new(Predicted(Predictions {
             time,
-            power: of(Target::Power)?,
+            power: predict(Target::Power)?,
             spread: None,
             time_spread: None,
         })))

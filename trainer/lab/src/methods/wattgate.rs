@@ -96,8 +96,8 @@ const RISK_GROWS: f64 = 3.0;
 
 /// The share of the risk that the try after `tried` others takes. The shares of all `tries` sum to one.
 fn share_of_risk(tried: usize, tries: usize) -> f64 {
-    let of = |at: usize| RISK_GROWS.powi(at as i32);
-    of(tried) / (0..tries).map(of).sum::<f64>()
+    let weight = |at: usize| RISK_GROWS.powi(at as i32);
+    weight(tried) / (0..tries).map(weight).sum::<f64>()
 }
 
 /// The mode with the largest [`promise`] among those that are within the limit with such a

@@ -95,7 +95,7 @@ impl<'a> Composer<'a> {
         };
         let mut known: Vec<Call> = Vec::new();
         let mut index = |composer: &mut Self, call: Call| {
-            let at = known.iter().position(|of| *of == call);
+            let at = known.iter().position(|other| *other == call);
             at.unwrap_or_else(|| {
                 let model = models.for_kind(call.kind()).expect("looked up");
                 composer.calls.push((Demand::from_call(&call), model));
@@ -118,12 +118,12 @@ impl<'a> Composer<'a> {
 
     /// Predicts each different call in some modes: one list for each call, in the order of the modes.
     fn predict(&self, target: Target, modes: &[[u32; 4]]) -> Vec<Vec<f64>> {
-        let of = |(demand, model): &(Demand, &KernelModel)| {
+        let predictions = |(demand, model): &(Demand, &KernelModel)| {
             let calls = modes.iter().map(|mode| (demand, *mode));
             let logs = model.for_target(target).predict(calls);
             logs.into_iter().map(|log| f64::from(log).exp()).collect()
         };
-        self.calls.par_iter().map(of).collect()
+        self.calls.par_iter().map(predictions).collect()
     }
 
     /// The time of each different call on the GPU, in modes of the highest CPU clock. Where that is hardly
@@ -168,7 +168,8 @@ impl<'a> Composer<'a> {
 
     /// Time and power of each layer's call in a mode, in the order of the layers.
     pub fn layers(&self, mode: [u32; 4]) -> Vec<OfCall> {
-        let [times, powers] = [Target::Time, Target::Power].map(|of| self.predict(of, &[mode]));
+        let [times, powers] =
+            [Target::Time, Target::Power].map(|target| self.predict(target, &[mode]));
         let one = |&call: &usize| OfCall {
             time_ms: times[call][0],
             power_mw: powers[call][0],

@@ -107,13 +107,13 @@ impl Shares {
     /// Of a composed network in a mode.
     pub fn from_composer(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
         let times = composer.layers(mode);
-        let all: f64 = times.iter().map(|of| of.time_ms).sum();
+        let all: f64 = times.iter().map(|predicted| predicted.time_ms).sum();
         let mut kernels = BTreeMap::new();
         let mut unknown: BTreeMap<&str, f64> = BTreeMap::new();
-        for (layer, of) in composer.network().iter().zip(&times) {
-            *kernels.entry(layer.call.kind()).or_insert(0.0) += of.time_ms / all;
+        for (layer, predicted) in composer.network().iter().zip(&times) {
+            *kernels.entry(layer.call.kind()).or_insert(0.0) += predicted.time_ms / all;
             if layer.stands_in {
-                *unknown.entry(&layer.operators).or_insert(0.0) += 100.0 * of.time_ms / all;
+                *unknown.entry(&layer.operators).or_insert(0.0) += 100.0 * predicted.time_ms / all;
             }
         }
         let unknown = unknown.into_iter().map(|(operator, share_pct)| Unknown {
@@ -128,11 +128,11 @@ impl Shares {
 
     /// Refuses a network if its stand-ins take more than a share of the time, in percent.
     pub fn refuse_unknown(&self, most_pct: f64) -> Result<(), NetworkFitError> {
-        let share_pct = self.unknown.iter().map(|of| of.share_pct).sum();
+        let share_pct = self.unknown.iter().map(|operator| operator.share_pct).sum();
         if share_pct <= most_pct {
             return Ok(());
         }
-        let operators = self.unknown.iter().map(|of| of.operator.clone());
+        let operators = self.unknown.iter().map(|unknown| unknown.operator.clone());
         Err(NetworkFitError::Unknown {
             operators: operators.collect(),
             share_pct,
@@ -230,14 +230,14 @@ impl<'a> Network<'a> {
 
     /// The errors of the network on each unit whose every kernel was measured there: means over the
     /// kernels, weighted by their share of the time.
-    fn unit_errors(&self, of: fn(&UnitError) -> [f64; 2]) -> Vec<f64> {
+    fn unit_errors(&self, error_of: fn(&UnitError) -> [f64; 2]) -> Vec<f64> {
         let units = 0..self.models.units.len() as u16;
         let one = |unit: u16| {
             let kernels = self.shares.kernels.iter();
             let errors = kernels.map(|(kind, share)| {
                 let model = self.models.for_kind(*kind).expect("composed");
                 let mut errors = model.errors().iter();
-                Some(share * of(errors.find(|error| error.unit == unit)?)[0])
+                Some(share * error_of(errors.find(|error| error.unit == unit)?)[0])
             });
             errors.sum::<Option<f64>>()
         };
@@ -246,13 +246,13 @@ impl<'a> Network<'a> {
 
     /// The surface of a network that was never run.
     pub fn surface(&self) -> Surface {
-        let of = [
+        let errors_of_targets = [
             self.unit_errors(|error| error.time),
             self.unit_errors(|error| error.power),
         ];
         let mut sds = [0.0; 2];
         let mut standardised: [Vec<f64>; 2] = Default::default();
-        for (at, errors) in of.into_iter().enumerate() {
+        for (at, errors) in errors_of_targets.into_iter().enumerate() {
             let square: f64 = errors.iter().map(|error| error * error).sum();
             let square = square / errors.len().max(1) as f64;
             sds[at] = (square + COMPOSITION[at].powi(2)).sqrt();
@@ -400,13 +400,13 @@ const FACTORS: [f64; 2] = [0.15, 0.1];
 fn factors(predicted: &Predicted<'_>, known: &[&Known]) -> Factors {
     const STEPS: usize = 12;
     const NUDGE: f64 = 1e-3;
-    let of = |at: [f64; 2]| Factors {
+    let factors = |at: [f64; 2]| Factors {
         launch: at[0].exp(),
         gpu: at[1].exp(),
     };
     let residuals = |at: [f64; 2]| -> Vec<f64> {
         let left = known.iter().map(|mode| {
-            let composed = predicted.compose_one(mode.id, of(at));
+            let composed = predicted.compose_one(mode.id, factors(at));
             (mode.time_us.ln() - log(&composed, Target::Time)) / LEFT
         });
         left.collect()
@@ -441,7 +441,7 @@ fn factors(predicted: &Predicted<'_>, known: &[&Known]) -> Factors {
             None => break,
         }
     }
-    of(at)
+    factors(at)
 }
 
 /// The predictions of a process, its samples blended.

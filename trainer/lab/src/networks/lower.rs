@@ -110,7 +110,7 @@ pub fn lower(graph: &Graph, engine: Engine) -> Result<Vec<Layer>, NetworkError> 
 /// How many operators read each tensor.
 fn readers(graph: &Graph) -> HashMap<&str, usize> {
     let mut readers = HashMap::new();
-    for name in graph.operators.iter().flat_map(|of| &of.reads) {
+    for name in graph.operators.iter().flat_map(|operator| &operator.reads) {
         *readers.entry(&**name).or_insert(0) += 1;
     }
     readers
@@ -143,10 +143,9 @@ fn joins(
     let before = &layers[at];
     let of_convolution = matches!(before.call.operation(), Operation::Conv2d { .. });
     let of_product = matches!(before.call.operation(), Operation::MatMul { .. });
-    let is_elementwise = before
-        .operators
-        .split('+')
-        .all(|of| ELEMENTWISE.contains(&of) || of == "BatchNormalization");
+    let is_elementwise = before.operators.split('+').all(|operator_type| {
+        ELEMENTWISE.contains(&operator_type) || operator_type == "BatchNormalization"
+    });
     let fits = of_convolution || (!is_norm && (of_product || is_elementwise));
     // What is joined has the same number of outputs.
     let same = before.call.output().elements() == elements(operator.outputs.first()?);

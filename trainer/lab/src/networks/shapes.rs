@@ -29,12 +29,12 @@ pub(super) fn infer(
         data.ok_or(refused("its second input is not a constant of the file"))
     };
     let is_constant = !inputs.is_empty() && inputs.iter().all(|input| input.is_constant);
-    let of = |shape: Vec<i64>, data: Option<Vec<i64>>| Tensor {
+    let output = |shape: Vec<i64>, data: Option<Vec<i64>>| Tensor {
         shape,
         data,
         is_constant,
     };
-    let one = |shape: Vec<i64>| Ok(vec![of(shape, None)]);
+    let one = |shape: Vec<i64>| Ok(vec![output(shape, None)]);
     match &*operator.kind {
         "Constant" => Ok(vec![Tensor {
             is_constant: true,
@@ -121,7 +121,7 @@ pub(super) fn infer(
                 out = broadcast(&out, &input.shape).ok_or(refused("they do not broadcast"))?;
             }
             let data = arithmetic(&operator.kind, inputs);
-            Ok(vec![of(out, data)])
+            Ok(vec![output(out, data)])
         }
         "Concat" => {
             let mut out = shape(0)?.clone();
@@ -134,7 +134,7 @@ pub(super) fn infer(
             let parts: Option<Vec<&Vec<i64>>> =
                 inputs.iter().map(|input| input.data.as_ref()).collect();
             let data = parts.filter(|_| out.len() == 1);
-            Ok(vec![of(
+            Ok(vec![output(
                 out,
                 data.map(|parts| parts.into_iter().flatten().copied().collect()),
             )])
@@ -200,7 +200,7 @@ pub(super) fn infer(
                     (0..rank).map(size).collect()
                 }
             };
-            Ok(vec![of(out, x.data.clone())])
+            Ok(vec![output(out, x.data.clone())])
         }
         "Gather" => {
             let (x, at) = (input(0)?, input(1)?);
@@ -215,7 +215,7 @@ pub(super) fn infer(
                 data.get(at as usize).copied()
             };
             let picked = at.data.as_ref().filter(|_| x.shape.len() == 1);
-            Ok(vec![of(
+            Ok(vec![output(
                 out,
                 picked.and_then(|at| at.iter().map(pick).collect()),
             )])
@@ -248,7 +248,7 @@ pub(super) fn infer(
                     part.take(out[axis] as usize).collect()
                 });
             }
-            Ok(vec![of(out, data)])
+            Ok(vec![output(out, data)])
         }
         "Split" => {
             let x = shape(0)?;
@@ -262,7 +262,7 @@ pub(super) fn infer(
             let part = |size: i64| {
                 let mut out = x.clone();
                 out[axis] = size;
-                of(out, None)
+                output(out, None)
             };
             Ok(sizes.into_iter().map(part).collect())
         }
@@ -331,7 +331,7 @@ pub(super) fn infer(
         | "Reciprocal"
         | "Not" => {
             let x = input(0)?;
-            let same = of(x.shape.clone(), x.data.clone());
+            let same = output(x.shape.clone(), x.data.clone());
             let is_constant = x.is_constant;
             Ok(operator
                 .writes

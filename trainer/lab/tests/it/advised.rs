@@ -79,7 +79,9 @@ impl Random {
         // Between the powers of the lowest and the highest mode.
         let power = |knobs| {
             let clocks = Clocks::from_knobs(&board, knobs);
-            Steady::compute(&board, &unit, &workload, &clocks).watts.total()
+            Steady::compute(&board, &unit, &workload, &clocks)
+                .watts
+                .total()
         };
         let lowest = power(board.axes().map(|axis| axis[0]));
         let highest = power(board.maxn());

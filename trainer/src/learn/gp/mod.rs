@@ -66,7 +66,12 @@ struct Solved {
 
 impl Points {
     fn new(mean: Mean, places: &[Place], targets: &[f64]) -> Self {
-        Self::with(mean, places, targets, Standard::from_values(targets.iter().copied()))
+        Self::with(
+            mean,
+            places,
+            targets,
+            Standard::from_values(targets.iter().copied()),
+        )
     }
 
     fn with(mean: Mean, places: &[Place], targets: &[f64], standard: Standard) -> Self {
@@ -404,7 +409,7 @@ impl Process {
 
     /// Predicted means by sample and place, in the unit of the targets.
     pub fn means(&self, places: &[Place]) -> Vec<Vec<f64>> {
-        let of = |sample: &Sample| -> Vec<f64> {
+        let means = |sample: &Sample| -> Vec<f64> {
             let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
             let mut one = |at: &Place| {
                 let pairs = self.points.places.iter().zip(&sample.weights);
@@ -414,13 +419,13 @@ impl Process {
             };
             places.iter().map(&mut one).collect()
         };
-        self.samples.par_iter().map(of).collect()
+        self.samples.par_iter().map(means).collect()
     }
 
     /// Predictive distributions of a measurement, noise included, by sample and place.
     pub fn predictions(&self, places: &[Place]) -> Vec<Vec<Normal>> {
         let Standard { mean: level, sd } = self.points.standard;
-        let of = |sample: &Sample| -> Vec<Normal> {
+        let predictions = |sample: &Sample| -> Vec<Normal> {
             let mut columns = self.columns(sample, places);
             let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
             let mut mean = |(at, place): (usize, &Place)| {
@@ -444,7 +449,7 @@ impl Process {
             };
             means.into_iter().enumerate().map(one).collect()
         };
-        self.samples.par_iter().map(of).collect()
+        self.samples.par_iter().map(predictions).collect()
     }
 
     /// The mean function at a place, to the first order in the deviation of the place's log time.
@@ -501,7 +506,7 @@ impl Process {
         Ok(solved
             .col_as_slice(0)
             .iter()
-            .map(|of| of * standard.sd)
+            .map(|effect| effect * standard.sd)
             .collect())
     }
 
@@ -509,7 +514,7 @@ impl Process {
     /// sample and point (Rasmussen and Williams, equations 5.12).
     pub fn left_out(&self) -> Vec<Vec<Normal>> {
         let Standard { mean, sd } = self.points.standard;
-        let of = |sample: &Sample| -> Vec<Normal> {
+        let left_out = |sample: &Sample| -> Vec<Normal> {
             let inverse = sample.factor.inverse();
             let one = |(i, weight): (usize, &f64)| {
                 let own_noise = sample.kernel.noise * self.map.noise[i] + JITTER;
@@ -521,7 +526,7 @@ impl Process {
             };
             sample.weights.iter().enumerate().map(one).collect()
         };
-        self.samples.iter().map(of).collect()
+        self.samples.iter().map(left_out).collect()
     }
 
     /// The training targets in their original unit.
@@ -699,7 +704,7 @@ mod tests {
             let errors = pairs
                 .iter()
                 .zip(&truth)
-                .map(|(of, truth)| (of.mean - truth).abs());
+                .map(|(predicted, truth)| (predicted.mean - truth).abs());
             errors.sum::<f64>() / truth.len() as f64
         };
         let mut same = process.clone();

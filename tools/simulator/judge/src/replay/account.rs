@@ -94,7 +94,12 @@ impl LoadAccount {
     ///
     /// A mean is compared with the highest limit of its window: power drawn before the limit fell
     /// was within the old limit.
-    pub fn from_trace(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Self {
+    pub fn from_trace(
+        trace: &[Segment],
+        load: &Load,
+        limits: &[(Duration, u32)],
+        start: Duration,
+    ) -> Self {
         let [slow, fast] = WINDOWS;
         let trace = &trace[..trace.partition_point(|segment| segment.until <= load.length())];
         let noisy = trace.iter().map(|segment| (segment.until, segment.watts));

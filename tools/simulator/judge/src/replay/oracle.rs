@@ -376,8 +376,8 @@ mod tests {
         assert!(kept.0.len() < modes().len());
         let mut all = Truths(modes());
         all.0.sort_by(|a, b| b.rate.total_cmp(&a.rate));
-        for of in [Oracle::fixed, Oracle::clairvoyant] {
-            assert_eq!(of(&oracle(&kept, &load)), of(&oracle(&all, &load)));
+        for choose in [Oracle::fixed, Oracle::clairvoyant] {
+            assert_eq!(choose(&oracle(&kept, &load)), choose(&oracle(&all, &load)));
         }
     }
 

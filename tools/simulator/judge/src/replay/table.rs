@@ -202,8 +202,8 @@ pub struct LoadRow {
 impl LoadRow {
     /// The row of a task and its report of each seed. None without reports.
     pub fn from_reports(task: &LoadTask<'_>, reports: &[(u64, LoadReport)]) -> Option<Self> {
-        let spread = |of: fn(&LoadReport) -> f64, worst: Worst| {
-            let values = reports.iter().map(|(seed, report)| (*seed, of(report)));
+        let spread = |figure: fn(&LoadReport) -> f64, worst: Worst| {
+            let values = reports.iter().map(|(seed, report)| (*seed, figure(report)));
             Spread::from_values(values, worst)
         };
         Some(Self {

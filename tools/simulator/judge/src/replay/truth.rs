@@ -68,8 +68,8 @@ impl Truth {
 
     /// The power in W at an activity and a leakage.
     pub(super) fn watts(&self, activity: f64, leakage: f64) -> f64 {
-        let of = |[fixed, leaking]: [f64; 2]| fixed + leakage * leaking;
-        of(self.rest) + activity * of(self.added)
+        let with_leakage = |[fixed, leaking]: [f64; 2]| fixed + leakage * leaking;
+        with_leakage(self.rest) + activity * with_leakage(self.added)
     }
 
     /// Whether this mode is at least as fast as another one and draws no more power at any activity

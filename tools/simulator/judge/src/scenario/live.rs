@@ -347,12 +347,14 @@ impl Log {
 
     /// The name of the last state.
     fn state(&self) -> &'static str {
-        let of = |line: &str| {
+        let named_state = |line: &str| {
             let mut names = STATES.into_iter().map(name);
             names.find(|name| line.starts_with(name))
         };
         let mut lines = self.0.iter().rev();
-        lines.find_map(|(_, line)| of(line)).unwrap_or("silent")
+        lines
+            .find_map(|(_, line)| named_state(line))
+            .unwrap_or("silent")
     }
 
     /// Time from the loss of the sensor to the safe mode.

@@ -47,9 +47,12 @@ pub struct ScenarioRow {
 
 impl ScenarioRow {
     /// The row of a task and its report of each seed. None without reports.
-    pub fn from_reports(task: &ScenarioTask<'_>, reports: &[(u64, ScenarioReport)]) -> Option<Self> {
-        let spread = |of: fn(&ScenarioReport) -> f64, worst: Worst| {
-            let values = reports.iter().map(|(seed, report)| (*seed, of(report)));
+    pub fn from_reports(
+        task: &ScenarioTask<'_>,
+        reports: &[(u64, ScenarioReport)],
+    ) -> Option<Self> {
+        let spread = |figure: fn(&ScenarioReport) -> f64, worst: Worst| {
+            let values = reports.iter().map(|(seed, report)| (*seed, figure(report)));
             Spread::from_values(values, worst)
         };
         let safe = reports.iter();

@@ -156,9 +156,9 @@ fn only_modes_with_the_configured_cores_are_chosen() {
         let mut config = config("30W");
         config.cores = Some(Cores { least, most });
         let setup = setup(&orin(), config.clone()).expect("usable");
-        let of = |id| setup.choices.mode(id).expect("a mode").cores;
+        let cores = |id| setup.choices.mode(id).expect("a mode").cores;
         let mut points = setup.choices.front.points().iter();
-        assert!(points.all(|point| (least..=most).contains(&of(point.mode))));
+        assert!(points.all(|point| (least..=most).contains(&cores(point.mode))));
         let mut running = Running::with(orin(), config);
         let watts = running.run(60);
         assert!((20.0..30.3).contains(&watts), "{watts} W");

@@ -139,7 +139,8 @@ fn worst(rows: &[ScenarioRow]) -> String {
     let mut text = String::new();
     for sensor in &SENSORS {
         let period = sensor.time_constant.as_millis() as u64;
-        let of = |is: &dyn Fn(&ScenarioRow) -> bool, figure: fn(&ScenarioRow) -> Option<f64>| {
+        let highest = |is: &dyn Fn(&ScenarioRow) -> bool,
+                       figure: fn(&ScenarioRow) -> Option<f64>| {
             let rows = rows.iter().filter(|row| row.governor == "wattgate");
             let rows = rows.filter(|row| row.time_constant_ms == period && is(row));
             rows.filter_map(figure).max_by(f64::total_cmp)
@@ -152,13 +153,17 @@ fn worst(rows: &[ScenarioRow]) -> String {
         let over = |row: &ScenarioRow| Some(row.time_over_pct.worst);
         let changes = |row: &ScenarioRow| Some(row.changes_per_min.worst);
         let lines = [
-            ("longest, ms", of(&all, longest), 0),
-            ("over, %, steady", of(&steady, over), 3),
-            ("speed, %, steady", of(&steady, slow).map(|it| -it), 1),
-            ("changes/min, steady", of(&steady, changes), 1),
-            ("speed, %, nominal", of(&nominal, slow).map(|it| -it), 1),
-            ("excess, %, nominal", of(&nominal, excess), 1),
-            ("safe, ms", of(&all, safe), 0),
+            ("longest, ms", highest(&all, longest), 0),
+            ("over, %, steady", highest(&steady, over), 3),
+            ("speed, %, steady", highest(&steady, slow).map(|it| -it), 1),
+            ("changes/min, steady", highest(&steady, changes), 1),
+            (
+                "speed, %, nominal",
+                highest(&nominal, slow).map(|it| -it),
+                1,
+            ),
+            ("excess, %, nominal", highest(&nominal, excess), 1),
+            ("safe, ms", highest(&all, safe), 0),
         ];
         for (name, value, digits) in lines {
             if let Some(value) = value {
