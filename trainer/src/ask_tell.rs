@@ -29,7 +29,7 @@ use crate::corpus::{Corpus, IdleReading};
 use crate::learn::blend::Blend;
 use crate::learn::expected::expected_errors;
 use crate::learn::forecast::{Forecast, Predicted, dominates};
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::mean::Scales;
 use crate::learn::plan::{self, FIRST};
 use crate::learn::predictions::Errors;
@@ -116,7 +116,7 @@ pub enum Refused {
     Train(#[from] TrainError),
     /// The measurements cannot be fitted.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 fn axis_value(axis: Axis, value: u32) -> String {
@@ -340,7 +340,7 @@ impl Planner {
         place.map_or(0, |place| self.readings[place].len())
     }
 
-    fn teachers(&self, settled: &[Known]) -> Result<Teachers, SingularKernel> {
+    fn teachers(&self, settled: &[Known]) -> Result<Teachers, SingularCovariance> {
         let references = Reference::all_teachers(&self.references);
         let grid = &self.board.grid;
         let seed = self.task.seed;
@@ -394,7 +394,7 @@ impl Planner {
         positions.iter().map(|&at| self.modes[at]).collect()
     }
 
-    fn next(&mut self, current: Option<[u32; 4]>) -> Result<Option<Next>, SingularKernel> {
+    fn next(&mut self, current: Option<[u32; 4]>) -> Result<Option<Next>, SingularCovariance> {
         let mut forecast = None;
         if !self.measured.is_empty() {
             let (known, exceeded) = (&self.measured, &self.exceeded);
@@ -417,7 +417,7 @@ impl Planner {
         }))
     }
 
-    fn anywhere(&mut self, current: Option<[u32; 4]>) -> Result<Option<usize>, SingularKernel> {
+    fn anywhere(&mut self, current: Option<[u32; 4]>) -> Result<Option<usize>, SingularCovariance> {
         let free = self.free();
         let offered = self.knobs(&free);
         if self.first.is_none() {
@@ -467,7 +467,7 @@ impl Planner {
         &mut self,
         limit_mw: f64,
         forecast: Option<&Forecast>,
-    ) -> Result<Option<usize>, SingularKernel> {
+    ) -> Result<Option<usize>, SingularCovariance> {
         let mut free = self.free();
         let Some(forecast) = forecast else {
             let height = |at: &usize| {
@@ -518,7 +518,7 @@ impl Planner {
         &mut self,
         limit_mw: f64,
         forecast: &Forecast,
-    ) -> Result<Option<usize>, SingularKernel> {
+    ) -> Result<Option<usize>, SingularCovariance> {
         if self.measured.len() < ALONG_ALL_AXES {
             return Ok(None);
         }

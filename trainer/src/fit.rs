@@ -28,7 +28,7 @@ pub use crate::export::surface::{Origin, Surface};
 pub use crate::learn::blend::Blend;
 pub use crate::learn::expected::{Expected, LeftOut, Residual};
 pub use crate::learn::families::learn as learn_priors;
-pub use crate::learn::gp::{Process, SingularKernel};
+pub use crate::learn::gp::{Process, SingularCovariance};
 pub use crate::learn::guard::deviations;
 pub use crate::learn::mean::{Mean, Place, Scales};
 pub use crate::learn::priors::Priors;

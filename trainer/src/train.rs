@@ -11,7 +11,7 @@ use crate::export::exported::Exported;
 use crate::export::surface::{Origin, Surface};
 use crate::export::{self, student};
 use crate::learn::blend::Blend;
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
@@ -45,9 +45,9 @@ pub struct Task<'a> {
 /// Why training failed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TrainError {
-    /// The kernel matrix of a Gaussian process is singular.
+    /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
     #[error("the runtime refuses the trained model: {0}")]
     Refused(#[from] FormatError),

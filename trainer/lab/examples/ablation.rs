@@ -35,7 +35,7 @@ const ROWS: [(&str, usize, Sampling); 4] = [
 enum Part {
     None,
     Physics,
-    Kernel,
+    Covariance,
     Samples,
     Priors,
 }
@@ -43,7 +43,7 @@ enum Part {
 const PARTS: [(Part, &str); 5] = [
     (Part::None, "the whole teacher"),
     (Part::Physics, "without the processes with a physical mean"),
-    (Part::Kernel, "without the processes without one"),
+    (Part::Covariance, "without the processes without one"),
     (Part::Samples, "one estimate (MAP) in place of samples"),
     (Part::Priors, "priors of theory in place of learned ones"),
 ];
@@ -89,7 +89,7 @@ fn run(
     let teachers = match part {
         Part::None => fit(blend(priors)),
         Part::Physics => fit(blend(priors).weighing([0.0; 2])),
-        Part::Kernel => fit(blend(priors).weighing([1.0; 2])),
+        Part::Covariance => fit(blend(priors).weighing([1.0; 2])),
         Part::Samples => Teachers::fit_map(grid, used, priors),
         Part::Priors => fit(blend(&theory)),
     };

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::mean::{Place, Scales};
 use crate::learn::predictions::Target;
 use wattgate_cli::planning::MOST_REFERENCES;
@@ -80,8 +80,8 @@ impl<T: States + Clone> Around<T> {
     pub fn weigh(
         &mut self,
         target: Target,
-        evidence: impl Fn(&Self) -> Result<f64, SingularKernel>,
-    ) -> Result<(), SingularKernel> {
+        evidence: impl Fn(&Self) -> Result<f64, SingularCovariance>,
+    ) -> Result<(), SingularCovariance> {
         if !self.are_weighed(target) {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl<T: States + Clone> Around<T> {
                 false => Ok(0.0),
             }
         };
-        let found: Result<Vec<f64>, SingularKernel> =
+        let found: Result<Vec<f64>, SingularCovariance> =
             (0..self.references.len()).map(alone).collect();
         self.set_weights(target, &found?);
         Ok(())

@@ -20,7 +20,7 @@ use rayon::prelude::*;
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::profiled;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{LEVELS, Mean, NOISE, Place, Scales};
 use crate::learn::priors::{Prior, Priors, Spec};
 
@@ -37,12 +37,12 @@ const MIN_POWERS: usize = 10;
 type Moments = Vec<[f64; 2]>;
 
 /// Learns the priors from at least one family; a family has at least one corpus.
-pub fn learn(families: &[Vec<Corpus>]) -> Result<Priors, SingularKernel> {
+pub fn learn(families: &[Vec<Corpus>]) -> Result<Priors, SingularCovariance> {
     let theory = Priors::theory();
     let mut priors = theory.clone();
     for _ in 0..STEPS {
         let step = |mean| step(families, mean, &priors.spec(mean), &theory);
-        let better: Result<Vec<[Prior; 2]>, SingularKernel> =
+        let better: Result<Vec<[Prior; 2]>, SingularCovariance> =
             Mean::ALL.into_iter().map(step).collect();
         priors = Priors::new(better?);
     }
@@ -54,11 +54,11 @@ fn step(
     mean: Mean,
     spec: &Spec,
     theory: &Priors,
-) -> Result<[Prior; 2], SingularKernel> {
+) -> Result<[Prior; 2], SingularCovariance> {
     let theory = theory.spec(mean).prior;
     let mut all = vec![theory.iter().map(|[mean, sd]| [*mean, sd * sd]).collect()];
     for family in families {
-        let members: Result<Vec<Option<Moments>>, SingularKernel> = family
+        let members: Result<Vec<Option<Moments>>, SingularCovariance> = family
             .par_iter()
             .map(|corpus| estimate(corpus, spec))
             .collect();
@@ -87,7 +87,7 @@ fn of_one_more(families: usize) -> f64 {
 
 /// The MAP estimate of a corpus, without a variance; `None` if the process is one of power and the corpus has
 /// none. The process without physics serves both targets and is learned from times.
-fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKernel> {
+fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularCovariance> {
     let scales = Scales::from_grid(&corpus.grid);
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut known = profiled(corpus);

@@ -23,7 +23,7 @@ use crate::corpus::modes::{Known, profiled};
 use crate::corpus::units::{Doubt, Effect, Units};
 use crate::corpus::{Corpus, Profile};
 use crate::learn::blend::Blend;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
@@ -109,7 +109,7 @@ pub enum JoinError {
     Grid(#[from] GridError),
     /// The measurements cannot be fitted.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// Joins corpora of units of one board with one workload, at least one, into that of their mean. Corpora of the same unit

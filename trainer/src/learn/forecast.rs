@@ -8,7 +8,7 @@
 //!   voltage and the work per second ([`Mean::Power`]); the time follows a roofline
 //!   ([`Mean::Time`]). The priors of their coefficients say how much a step of an axis may add. The
 //!   sampled posterior narrows this with every measurement: a step that added little makes the next
-//!   one longer. The kernel adds what physics does not explain.
+//!   one longer. The covariance adds what physics does not explain.
 //! - *The measured modes lie in a corner.* Their own mean and spread therefore do not standardise
 //!   the targets; the spread of a whole grid does (`SPREADS`).
 //! - *Power is monotone.* It does not fall when a knob rises. A measurement thus bounds all modes
@@ -33,7 +33,7 @@ use wattgate_runtime::grid::Axis;
 use crate::corpus::modes::Known;
 use crate::learn::blend::of_same_board;
 use crate::learn::expected::Expected;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::plan::promise;
 use crate::learn::predictions::Target;
@@ -44,7 +44,7 @@ use crate::learn::teacher::Hyperparameters;
 const SPREADS: [f64; 2] = [0.8, 0.5];
 
 /// Prior of the time, in the order of [`Mean::theory`]. Narrower than the teachers', above all in the
-/// amplitudes: a kernel that may replace physics leaves no bound beyond the measured modes. Repeats
+/// amplitudes: a covariance that may replace physics leaves no bound beyond the measured modes. Repeats
 /// of a mode differ by 1 or 2 %. Background work slows the lowest CPU capacity by about an eighth.
 const TIME: &[[f64; 2]] = &[
     [0.5, 0.6],
@@ -159,7 +159,7 @@ impl Forecast {
         exceeded: &[([u32; 4], f64)],
         learned: &Hyperparameters,
         seed: u64,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let learned = |target| learned[target as usize].as_deref();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut places: Vec<Place> = modes.iter().map(|mode| scales.place(mode.knobs)).collect();

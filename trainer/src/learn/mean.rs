@@ -2,7 +2,7 @@
 //! coefficients; [`Mean::theory`] gives each coefficient a prior.
 //!
 //! Knobs are fractions of the board's highest value, so that coefficients transfer between
-//! boards. The coefficients are hyperparameters, fitted together with those of the kernel.
+//! boards. The coefficients are hyperparameters, fitted together with those of the covariance.
 //! [`Priors`](crate::learn::priors::Priors) says what other corpora have taught of them.
 
 use wattgate_cli::planning::MOST_REFERENCES;
@@ -14,11 +14,11 @@ use crate::learn::standard::Standard;
 /// (−½) are each best on some corpora; −¼ is close to the better of the two on all.
 const BOX_COX: f64 = -0.25;
 
-/// Number of kernel hyperparameters, which precede those of the mean. All are logarithms: of four length scales,
+/// Number of covariance hyperparameters, which precede those of the mean. All are logarithms: of four length scales,
 /// of the amplitudes of the smooth part, of the linear part and of the part of single clocks, and of the noise.
-pub const KERNEL: usize = 8;
+pub const COVARIANCE_PARAMETERS: usize = 8;
 
-/// The inputs of a mode to the kernel and the mean.
+/// The inputs of a mode to the covariance and the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Box–Cox transformed knobs, standardised over each axis.
@@ -133,7 +133,7 @@ pub enum Mean {
     TimeAndUnexplained,
     /// The same of [`Mean::Power`].
     PowerAndUnexplained,
-    /// What references state of the time. No coefficients. The linear part of the kernel has the logarithms
+    /// What references state of the time. No coefficients. The linear part of the covariance has the logarithms
     /// of knobs and of what each reference states for inputs.
     TimeOfReference,
     /// The same of the power.
@@ -157,7 +157,7 @@ impl Mean {
     /// The mean functions whose coefficients families of corpora teach, in the order of the enumeration.
     pub const ALL: [Self; 4] = [Self::Zero, Self::Starved, Self::Time, Self::Power];
 
-    /// What is known of the hyperparameters before any corpus: `(name, prior)`, the kernel's first.
+    /// What is known of the hyperparameters before any corpus: `(name, prior)`, the covariance's first.
     ///
     /// Length scales are near the spread of an axis. A waiting time is inversely proportional to its
     /// clock (exponent 1). Dynamic power is C·V²·f, where V rises less than f. The CPU's
@@ -224,10 +224,10 @@ impl Mean {
         theory
     }
 
-    /// Evaluates the mean with hyperparameters `theta`, the kernel's first. Writes its derivative
-    /// by each mean hyperparameter to `gradient`, of length `theta.len()` − [`KERNEL`].
+    /// Evaluates the mean with hyperparameters `theta`, the covariance's first. Writes its derivative
+    /// by each mean hyperparameter to `gradient`, of length `theta.len()` − [`COVARIANCE_PARAMETERS`].
     pub fn value(self, at: &Place, theta: &[f64], gradient: &mut [f64]) -> f64 {
-        let p = theta.get(KERNEL..).unwrap_or(&[]);
+        let p = theta.get(COVARIANCE_PARAMETERS..).unwrap_or(&[]);
         match self {
             Self::Zero => 0.0,
             Self::Starved => {
@@ -372,13 +372,13 @@ mod tests {
                 .iter()
                 .map(|(_, [mean, sd])| mean + 0.3 * sd)
                 .collect();
-            let count = theta.len() - KERNEL;
+            let count = theta.len() - COVARIANCE_PARAMETERS;
             let mut gradient = vec![0.0; count];
             mean.value(&place, &theta, &mut gradient);
             for i in 0..count {
                 let value = |step: f64| {
                     let mut moved = theta.clone();
-                    moved[KERNEL + i] += step;
+                    moved[COVARIANCE_PARAMETERS + i] += step;
                     mean.value(&place, &moved, &mut vec![0.0; count])
                 };
                 let numeric = (value(1e-6) - value(-1e-6)) / 2e-6;

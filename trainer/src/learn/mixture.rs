@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::learn::expected::Expected;
-use crate::learn::gp::{Normal, Process, SingularKernel};
+use crate::learn::gp::{Normal, Process, SingularCovariance};
 use crate::learn::mean::Place;
 use crate::learn::priors::Spec;
 
@@ -50,7 +50,7 @@ impl Mixture {
         places: &[Place],
         targets: &[f64],
         random: Option<&ChaCha8Rng>,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let fit = |(at, (weight, spec)): (usize, &(f64, Spec))| {
             let process = match random {
                 Some(random) => {
@@ -62,7 +62,7 @@ impl Mixture {
             };
             Ok((*weight, process?))
         };
-        let parts: Result<Vec<_>, SingularKernel> =
+        let parts: Result<Vec<_>, SingularCovariance> =
             processes.par_iter().enumerate().map(fit).collect();
         Ok(Self { parts: parts? })
     }
@@ -152,7 +152,7 @@ impl Mixture {
         places: impl Fn(usize) -> PlacesOfFold + Sync,
         stacking: Option<f64>,
         seed: u64,
-    ) -> Result<Vec<Expected>, SingularKernel> {
+    ) -> Result<Vec<Expected>, SingularCovariance> {
         let of_fold = |fold: usize| {
             let is_of_fold = |at: usize| modes[at] % FOLDS == fold;
             let members: Vec<usize> = (0..modes.len()).filter(|&at| is_of_fold(at)).collect();
@@ -164,7 +164,7 @@ impl Mixture {
             let predicted = |at: usize| (at, others.predictions(&[places.predicted[at]]).each(0));
             Ok(members.into_iter().map(predicted).collect())
         };
-        let folds: Result<Vec<OfFold>, SingularKernel> =
+        let folds: Result<Vec<OfFold>, SingularCovariance> =
             (0..FOLDS).into_par_iter().map(of_fold).collect();
         let mut left_out = vec![Vec::new(); modes.len()];
         for (at, parts) in folds?.into_iter().flatten() {
@@ -182,7 +182,7 @@ impl Mixture {
         is_of_fold: impl Fn(usize) -> bool + Copy,
         places: Option<&[Place]>,
         (seed, fold): (u64, usize),
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let one = |(at, (weight, process)): (usize, &(f64, Process))| {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             // Streams 1 to 3 are those of the fit.
@@ -190,18 +190,18 @@ impl Mixture {
             Ok((*weight, process.without(is_of_fold, places, &mut random)?))
         };
         let parts = self.parts.iter().enumerate().map(one);
-        let parts: Result<Vec<_>, SingularKernel> = parts.collect();
+        let parts: Result<Vec<_>, SingularCovariance> = parts.collect();
         Ok(Self { parts: parts? })
     }
 
     /// Conditions each process on one more measurement. The weights become proportional to
     /// weight × predicted density of the measurement.
-    pub(super) fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
+    pub(super) fn observe(&self, place: Place, target: f64) -> Result<Self, SingularCovariance> {
         let observe = |(weight, process): &(f64, Process)| {
             let (process, density) = process.observe(place, target)?;
             Ok((*weight, density, process))
         };
-        let parts: Result<Vec<_>, SingularKernel> = self.parts.iter().map(observe).collect();
+        let parts: Result<Vec<_>, SingularCovariance> = self.parts.iter().map(observe).collect();
         let parts = parts?;
         let sum: f64 = parts
             .iter()

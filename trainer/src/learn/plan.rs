@@ -20,7 +20,7 @@ use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 use crate::corpus::modes::Known;
 use crate::learn::blend::Blend;
 use crate::learn::expected::Expected;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
@@ -42,7 +42,7 @@ pub fn first(
     offered: &[[u32; 4]],
     count: usize,
     random: &mut ChaCha8Rng,
-) -> Result<Vec<usize>, SingularKernel> {
+) -> Result<Vec<usize>, SingularCovariance> {
     let spec = priors.spec(Mean::Zero);
     let board = Board::new(scales, offered);
     let unmeasured = |chosen: &[usize]| Process::unmeasured(&spec, &board.places_of(chosen));
@@ -75,7 +75,7 @@ pub fn next(
     measured: &[Known],
     count: usize,
     random: &mut ChaCha8Rng,
-) -> Result<Vec<usize>, SingularKernel> {
+) -> Result<Vec<usize>, SingularCovariance> {
     if measured.is_empty() {
         return first(scales, priors, offered, count, random);
     }
@@ -109,7 +109,7 @@ pub fn next_of(
     free: &[bool],
     measured: &[Known],
     random: &mut ChaCha8Rng,
-) -> Result<Option<usize>, SingularKernel> {
+) -> Result<Option<usize>, SingularCovariance> {
     let board = Board::new(scales, offered);
     if measured.len() < FIRST {
         let places: Vec<Place> = measured
@@ -128,7 +128,7 @@ fn smooth(
     scales: &Scales,
     priors: &Priors,
     measured: &[Known],
-) -> Result<Vec<Process>, SingularKernel> {
+) -> Result<Vec<Process>, SingularCovariance> {
     let spec = priors.spec(Mean::Zero);
     let fit = |target: Target| {
         let known = measured
@@ -147,7 +147,7 @@ fn physical(
     priors: &Priors,
     measured: &[Known],
     offered: &mut [Place],
-) -> Result<Vec<Process>, SingularKernel> {
+) -> Result<Vec<Process>, SingularCovariance> {
     let blend = Blend::any_board(priors);
     let mut places: Vec<Place> = measured
         .iter()
@@ -181,7 +181,7 @@ pub fn sequence(
     offered: &[Known],
     count: usize,
     random: &mut ChaCha8Rng,
-) -> Result<Vec<usize>, SingularKernel> {
+) -> Result<Vec<usize>, SingularCovariance> {
     let knobs: Vec<[u32; 4]> = offered.iter().map(|mode| mode.knobs).collect();
     let mut chosen = first(scales, priors, &knobs, count.min(FIRST), random)?;
     while chosen.len() < count.min(offered.len()) {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::learn::mean::Mean;
 
-/// Prior mean and standard deviation of each hyperparameter, the kernel's first.
+/// Prior mean and standard deviation of each hyperparameter, the covariance's first.
 pub type Prior = Vec<[f64; 2]>;
 
 /// A mean function and the prior of all hyperparameters of its process.

@@ -16,7 +16,7 @@ use wattgate_runtime::{ModeId, Model};
 use crate::corpus::Corpus;
 use crate::corpus::flat::{Flat, flat};
 use crate::corpus::modes::{Known, all_modes, disagreeing, profiled};
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::predictions::Predictions;
 use crate::learn::priors::Priors;
 use crate::learn::split::{MIN_MODES, measure_again};
@@ -52,7 +52,7 @@ pub enum ReferenceError {
     Flat(Flat),
     /// The measurements cannot be fitted.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// Why a reference says nothing new of a corpus.

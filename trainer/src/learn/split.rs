@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, disagreeing, profiled};
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::mean::Scales;
 use crate::learn::plan;
 use crate::learn::priors::Priors;
@@ -95,9 +95,9 @@ pub enum SplitError {
         "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
     )]
     ModesOutOfRange { asked: usize, available: usize },
-    /// The plan's Gaussian process has a singular kernel.
+    /// The plan's Gaussian process has a singular covariance.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
     /// Every mode is a training mode, so none is left to score.
     #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
     NothingHeldOut { available: usize },

@@ -17,7 +17,7 @@ use crate::corpus::modes::Known;
 use crate::learn::around::{Around, Statement, States};
 use crate::learn::blend::Blend;
 use crate::learn::expected::{Expected, LeftOut};
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Place, Scales};
 use crate::learn::mixture::{FOLDS, Mixture, PlacesOfFold};
 use crate::learn::predictions::Target;
@@ -52,7 +52,7 @@ impl Teachers {
         references: &[Arc<Self>],
         blend: &Blend<'_>,
         seed: u64,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let mut teachers = Self::fit_alone(grid, used, references, blend, seed)?;
         teachers.cross_validate(used, blend, seed)?;
         Ok(teachers)
@@ -65,13 +65,13 @@ impl Teachers {
         references: &[Arc<Self>],
         blend: &Blend<'_>,
         seed: u64,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let random = ChaCha8Rng::seed_from_u64(seed);
         Self::learn(grid, used, references, blend, Some(&random))
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
-    pub fn fit_map(grid: &Grid, used: &[Known], priors: &Priors) -> Result<Self, SingularKernel> {
+    pub fn fit_map(grid: &Grid, used: &[Known], priors: &Priors) -> Result<Self, SingularCovariance> {
         Self::learn(grid, used, &[], &Blend::any_board(priors), None)
     }
 
@@ -81,7 +81,7 @@ impl Teachers {
         references: &[Arc<Self>],
         blend: &Blend<'_>,
         random: Option<&ChaCha8Rng>,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let scales = Scales::from_grid(grid);
         let training = Training::from_modes(used);
         let mut around = Around::new(references, &scales, &training.knobs);
@@ -149,7 +149,7 @@ impl Teachers {
         used: &[Known],
         blend: &Blend<'_>,
         seed: u64,
-    ) -> Result<(), SingularKernel> {
+    ) -> Result<(), SingularCovariance> {
         let stacking = Target::ALL.map(|target| {
             let is_transfer = self.around.hyperparameters(target).is_some();
             blend.stacking(is_transfer)
@@ -201,7 +201,7 @@ impl Teachers {
         &self,
         training: &Training<'_>,
         blend: &Blend<'_>,
-    ) -> Result<Vec<Option<Vec<Place>>>, SingularKernel> {
+    ) -> Result<Vec<Option<Vec<Place>>>, SingularCovariance> {
         let of_fold = |fold: usize| {
             if !Target::ALL
                 .iter()
@@ -229,7 +229,7 @@ impl Teachers {
 
     /// Conditions the teachers on one more measurement, which also weights the processes and the samples
     /// of their hyperparameters anew.
-    pub fn observe(&self, mode: &Known) -> Result<Self, SingularKernel> {
+    pub fn observe(&self, mode: &Known) -> Result<Self, SingularCovariance> {
         let place = self.around.places(&self.scales, &[mode.knobs])[0];
         let mut more = Self {
             time: self.time.observe(place, mode.time_us.ln())?,
@@ -334,7 +334,7 @@ impl<'a> Training<'a> {
         scales: &Scales,
         blend: &Blend<'_>,
         is_kept: impl Fn(usize) -> bool,
-    ) -> Result<(), SingularKernel> {
+    ) -> Result<(), SingularCovariance> {
         for target in Target::ALL {
             let evidence = |around: &Around<Teachers>| {
                 let places = around.places_of_training(scales, &self.knobs);

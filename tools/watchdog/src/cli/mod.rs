@@ -37,7 +37,7 @@ use crate::group::GroupError;
 use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
 use crate::log::finish;
-use crate::prior::PriorError;
+use crate::saved_state::SavedStateError;
 use crate::quantity::Watts;
 use crate::setup::{Setup, SetupError};
 
@@ -100,7 +100,7 @@ pub enum Failure {
     #[error("{0}")]
     Lock(#[from] LockError),
     #[error("{0}")]
-    Prior(#[from] PriorError),
+    SavedState(#[from] SavedStateError),
     /// The mode is set as far as the knobs obey.
     #[error("{} of the board's knobs do not obey: {}", .0.len(), list(.0))]
     Disobeyed(Vec<Disobedience>),
@@ -154,7 +154,7 @@ impl Failed for Failure {
             | Self::Setup(SetupError::Model { .. })
             | Self::NotWritable { .. }
             | Self::Lock(_)
-            | Self::Prior(_)
+            | Self::SavedState(_)
             | Self::Apply(_)
             | Self::Client(ClientError::NoDaemon { .. })
             | Self::Group(GroupError::Unreadable(_))

@@ -1,4 +1,4 @@
-//! `run`: the daemon's process. Saves the prior state, holds the limit, and leaves a mode in which it holds.
+//! `run`: the daemon's process. Saves the state of the board, holds the limit, and leaves a mode in which it holds.
 //!
 //! There is one thread. After each control cycle it polls until the next cycle is due, a signal
 //! arrives, or a client sends a request.
@@ -158,7 +158,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let files = InTime::new().map_err(Failure::Thread)?;
     lock_memory();
     let mut daemon = Daemon::new(setup, files, System.utc(), lowerings);
-    daemon.keep_own(kept.prior());
+    daemon.keep_own(kept.saved());
     let mut process = Process {
         daemon,
         kept,

@@ -25,7 +25,7 @@ use crate::schedule::Schedule;
 /// The only config version that this program reads.
 const VERSION: u32 = 1;
 
-/// Directory of the prior state, below the board's root.
+/// Directory of the saved state, below the board's root.
 pub const STATE_DIR: &str = "/var/lib/wattgate";
 
 /// Why a config is refused.

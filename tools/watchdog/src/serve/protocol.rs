@@ -136,7 +136,7 @@
 //! limit both by what it learned and by the model alone. The client must send a line at least every
 //! 2 s (any request, such as `status`); otherwise, or when its process ends, the daemon closes the connection and takes the
 //! board over. Only one client may have the board. The daemon goes on reading the power
-//! sensor and counting energy and the time over the limit, answers all clients, and keeps its lock and the prior state. A daemon
+//! sensor and counting energy and the time over the limit, answers all clients, and keeps its lock and the saved state. A daemon
 //! that stops meanwhile sets a mode of its own first. The mode in the status is the last one that the daemon wanted.
 //!
 //! ```json

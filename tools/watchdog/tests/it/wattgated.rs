@@ -141,8 +141,8 @@ impl Rig {
         Holder(shell.spawn().expect("started"))
     }
 
-    /// The file of the prior state.
-    pub fn prior(&self) -> PathBuf {
+    /// The file of the saved state.
+    pub fn saved_state_file(&self) -> PathBuf {
         self.root.join("var/lib/wattgate/prior")
     }
 

@@ -288,10 +288,10 @@ fn a_stop_while_the_board_is_yielded_leaves_a_mode_of_the_daemon() {
         // The sensor averages as before again.
         let held = rig.knobs();
         assert_ne!(held, before);
-        // The lock and the prior state stay.
+        // The lock and the saved state stay.
         let (code, _, errors) = rig.output("run");
         assert_eq!(code, Some(5), "{errors}");
-        assert!(rig.prior().exists());
+        assert!(rig.saved_state_file().exists());
         assert!(is_yielded(rig));
         rig.configure("limit = \"15W\"");
         daemon.signal(Signal::HUP);
@@ -303,7 +303,7 @@ fn a_stop_while_the_board_is_yielded_leaves_a_mode_of_the_daemon() {
             "the lower limit does not touch the board"
         );
         daemon.stop();
-        assert!(rig.prior().exists());
+        assert!(rig.saved_state_file().exists());
         assert_ne!(rig.knobs(), held, "the mode fits the lower limit");
         assert_ne!(rig.knobs(), before);
     });

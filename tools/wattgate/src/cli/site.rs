@@ -13,7 +13,7 @@ use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::lock::{Lock, LockError};
-use wattgate_watchdog::prior::Prior;
+use wattgate_watchdog::saved_state::SavedState;
 
 use super::Failure;
 use super::options::Common;
@@ -44,7 +44,7 @@ pub struct Site {
 pub enum Right {
     /// No daemon runs.
     Own {
-        prior: Prior,
+        saved_state: SavedState,
         _lock: Lock,
     },
     Lent(Lent),
@@ -69,7 +69,7 @@ impl Site {
                 check_writable(&board)?;
                 let state = common.root.join(STATE);
                 Right::Own {
-                    prior: Prior::of_session(&board, &files, &common.root, &state)?.written()?,
+                    saved_state: SavedState::of_session(&board, &files, &common.root, &state)?.written()?,
                     _lock: lock,
                 }
             }
@@ -99,12 +99,12 @@ impl Site {
     /// Ends the workload, and gives the board its settings back. Fails as the command did.
     pub fn close<T>(mut self, done: Result<T, Failure>) -> Result<T, Failure> {
         let restored = match self.right {
-            Right::Own { prior, _lock } => {
+            Right::Own { saved_state, _lock } => {
                 // First, since the settings from before may be over the limit.
                 let mut guard = Guard::new(&self.board, self.limit);
                 self.process
                     .end(|files| guard.watch(&mut self.board, files));
-                let restored = prior.restore(&mut self.board, &mut self.files);
+                let restored = saved_state.restore(&mut self.board, &mut self.files);
                 if restored.is_ok() {
                     note("the settings from before are restored; no limit holds now");
                 }

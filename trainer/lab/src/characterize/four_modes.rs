@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::methods::linear::{Regression, fours, row};
 use wattgate_trainer::fit::Blend;
 use wattgate_trainer::fit::Priors;
-use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::SingularCovariance;
 use wattgate_trainer::fit::Teachers;
 use wattgate_trainer::read::Corpus;
 use wattgate_trainer::read::{Known, profiled};
@@ -47,9 +47,9 @@ pub enum FourModesError {
     /// A stored set does not have four modes.
     #[error("{found} modes are stored, expected four")]
     NotFour { found: usize },
-    /// The kernel matrix of a Gaussian process is singular.
+    /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// A network: its epochs in some modes.

@@ -15,7 +15,7 @@ use wattgate_runtime::grid::Grid;
 
 use wattgate_trainer::fit::Blend;
 use wattgate_trainer::fit::Priors;
-use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::SingularCovariance;
 use wattgate_trainer::fit::Teachers;
 use wattgate_trainer::read::Corpus;
 use wattgate_trainer::read::Feeding;
@@ -30,9 +30,9 @@ pub enum JointError {
     /// No feeding has enough modes.
     #[error("no feeding has {LEAST_MODES} modes with a time and a power")]
     TooFewModes,
-    /// The kernel matrix of a Gaussian process is singular.
+    /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// A prediction of a step: medians, and standard deviations of their logarithms.

@@ -28,7 +28,7 @@ use wattgate_trainer::fit::export;
 use wattgate_trainer::fit::{Expected, LeftOut, Residual};
 use wattgate_trainer::fit::{Mean, Place, Scales};
 use wattgate_trainer::fit::{Origin, Surface};
-use wattgate_trainer::fit::{Process, SingularKernel};
+use wattgate_trainer::fit::{Process, SingularCovariance};
 use wattgate_trainer::read::Corpus;
 use wattgate_trainer::read::Units;
 use wattgate_trainer::read::{Known, all_modes, profiled};
@@ -79,7 +79,7 @@ pub enum NetworkFitError {
     FewModes { found: usize },
     /// The correction's kernel matrix is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
     #[error("the runtime refuses the model: {0}")]
     Refused(#[from] FormatError),
@@ -349,7 +349,7 @@ impl Correction {
         known: &[&Known],
         scales: &Scales,
         random: &mut ChaCha8Rng,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let factors = factors(predicted, known);
         let places: Vec<Place> = known.iter().map(|mode| scales.place(mode.knobs)).collect();
         let spec = Priors::theory().spec(Mean::Zero);
