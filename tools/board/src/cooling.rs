@@ -1,7 +1,7 @@
-//! Cooling devices of the kernel: how far they lower the clocks now.
+//! Cooling devices of Linux: how far they lower the clocks now.
 //!
 //! cpufreq's devices have the types `cpufreq-cpu0` or `thermal-cpufreq-0`, devfreq's
-//! `devfreq-17000000.gpu` or `thermal-devfreq-0`, by the version of the kernel. State 0 does not
+//! `devfreq-17000000.gpu` or `thermal-devfreq-0`, by the version of Linux. State 0 does not
 //! cool; state n allows the clock that is n entries below the highest of the table. Devices of
 //! devfreq's other clocks do not count.
 

@@ -30,7 +30,7 @@ impl Preset {
     }
 }
 
-/// The value of a table that is nearest to a ceiling, as the kernel takes it; the highest without a ceiling.
+/// The value of a table that is nearest to a ceiling, as Linux takes it; the highest without a ceiling.
 pub(crate) fn nearest(table: &[u32], ceiling: Option<u32>) -> Option<u32> {
     match ceiling {
         None => table.last().copied(),

@@ -18,7 +18,7 @@ pub enum Clocks {
     /// Minimum and maximum are the clock of the mode.
     #[default]
     Pin,
-    /// The maximum is the clock of the mode, the minimum that of the table: the kernel's governors
+    /// The maximum is the clock of the mode, the minimum that of the table: Linux's governors
     /// lower the clocks of idle units.
     Cap,
 }
@@ -148,7 +148,7 @@ impl Target<'_> {
 pub enum Effective {
     /// Every clock is as requested.
     AsRequested,
-    /// The kernel caps a clock below the request, as it does against heat.
+    /// Linux caps a clock below the request, as it does against heat.
     Capped,
 }
 

@@ -349,7 +349,7 @@ impl<'a, F: Files> Transition<'a, F> {
     /// Sets each limit of a clock as far as the other one allows it, after one of them failed.
     fn put_what_goes(&mut self, limits: &Limits, [min, max]: [i64; 2]) {
         let lowest = limits.min.read(self.files).unwrap_or(max);
-        // Some kernels take a maximum below the minimum. The first failure tells what is wrong, not these.
+        // Some Linux kernels take a maximum below the minimum. The first failure tells what is wrong, not these.
         if self.put(&limits.max, max).is_err() && lowest > max {
             let _ = self.put(&limits.max, lowest);
         }

@@ -20,7 +20,7 @@
 //! | `fetch_ms` | time since the start of the sender in which steps waited for their data, cumulative, in ms with at most three digits after the point |
 //! | `compute_ms` | time since then in which the GPU computed, likewise |
 //!
-//! **Several senders.** The kernel tells the receiver the process of each datagram. A sender is a
+//! **Several senders.** Linux tells the receiver the process of each datagram. A sender is a
 //! process and a name; its count never goes backwards. Senders of the same name do the same steps,
 //! as the ranks of a data-parallel training do; those of different names do different work.
 //!

@@ -12,7 +12,7 @@ pub trait Clock {
     fn utc(&self) -> UtcSeconds;
 }
 
-/// The clocks of the kernel: `CLOCK_BOOTTIME` and `CLOCK_REALTIME`.
+/// The clocks of Linux: `CLOCK_BOOTTIME` and `CLOCK_REALTIME`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 

@@ -2,7 +2,7 @@
 //! it is fed in time.
 //!
 //! Opening the device arms the timer. Only the control loop feeds it, so a daemon that hangs, even
-//! inside the kernel, ends in a reset. Writing `V` before closing disarms the timer ("magic
+//! inside Linux, ends in a reset. Writing `V` before closing disarms the timer ("magic
 //! close"); after a crash the timer keeps running. The timeout is the driver's: changing it takes
 //! an ioctl, which needs `unsafe`.
 

@@ -58,7 +58,7 @@ impl Display for Owner {
     }
 }
 
-/// Who set a limit: as the kernel tells it, but for the program, which the client names.
+/// Who set a limit: as Linux tells it, but for the program, which the client names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setter {
     pub owner: Owner,

@@ -2,7 +2,7 @@
 //! journald adds the time. On a terminal the prefix is left out. Each line is built on the stack and
 //! written with one call.
 //!
-//! Logging never blocks the control loop. The kernel's buffer of the pipe or socket is the queue: a
+//! Logging never blocks the control loop. Linux's buffer of the pipe or socket is the queue: a
 //! line for which it has no room is dropped and counted, and the next line that is written comes
 //! after a line with the count. [`finish`] writes that count at the end.
 //!

@@ -251,7 +251,7 @@ impl Process {
     }
 }
 
-/// When a process started, in the kernel's ticks. A later process with its number has another time.
+/// When a process started, in Linux's ticks. A later process with its number has another time.
 fn start_time(pid: Pid) -> io::Result<String> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;

@@ -115,7 +115,7 @@ pub struct Row {
     pub peak_mw: f64,
     /// Mean power before the workload started; `None` unless the mark says so.
     pub idle_mw: Option<f64>,
-    /// What the mode measured with clocks that the kernel may lower; `None` without `--caps`.
+    /// What the mode measured with clocks that Linux may lower; `None` without `--caps`.
     pub capped_time_ms: Option<f64>,
     pub capped_power_mw: Option<f64>,
     pub capped_idle_mw: Option<f64>,

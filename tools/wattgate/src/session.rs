@@ -640,7 +640,7 @@ impl<'a, W: World> Session<'a, W> {
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
             gpu_clocks.sort_unstable();
-            // As where its minimum does not obey: the kernel lowers the clock.
+            // As where its minimum does not obey: Linux lowers the clock.
             let gpu = gpu_clocks.get(gpu_clocks.len() / 2);
             let is_slow = gpu.is_some_and(|gpu| !is_delivered(*gpu, mode.gpu));
             let is_throttled = row.is_throttled() || is_slow;

@@ -128,7 +128,7 @@ fn masks_and_the_mode_of_nvpmodel_are_read() {
     }
 }
 
-/// Its clock is free. An offline core has none, and some kernels show no policy of it.
+/// Its clock is free. An offline core has none, and some Linux kernels show no policy of it.
 #[test]
 fn an_online_core_without_a_policy_is_named() {
     let policy = "/sys/devices/system/cpu/cpufreq/policy4";

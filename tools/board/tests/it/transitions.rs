@@ -413,7 +413,7 @@ fn a_request_that_a_cap_hides_is_made_again() {
     assert_eq!(verified, Ok(Effective::AsRequested));
 }
 
-/// The kernel's governors may lower the clocks of a capped mode, and raise them to it.
+/// Linux's governors may lower the clocks of a capped mode, and raise them to it.
 #[test]
 fn capped_clocks_are_free_below_the_mode() {
     for name in boards() {

@@ -1,4 +1,4 @@
-//! What clocks that the kernel lowers cost and gain beside pinned ones: the same modes, set both ways on a simulated board.
+//! What clocks that Linux lowers cost and gain beside pinned ones: the same modes, set both ways on a simulated board.
 
 use std::path::Path;
 use std::time::Duration;

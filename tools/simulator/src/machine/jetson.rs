@@ -24,7 +24,7 @@ use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
 
-/// Period of the kernel's temperature polls (section 7).
+/// Period of Linux's temperature polls (section 7).
 const THERMAL_POLL: Duration = Duration::from_secs(1);
 
 /// Period at which the counters of the over-current events are published (section 6.4).
@@ -174,7 +174,7 @@ impl Jetson {
         self.cooling.fixed
     }
 
-    /// The highest clocks that the kernel's cooling allows now.
+    /// The highest clocks that Linux's cooling allows now.
     pub fn caps(&self) -> Caps {
         self.cooling.caps(&self.board)
     }

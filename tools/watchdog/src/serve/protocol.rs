@@ -25,7 +25,7 @@
 //! What holds is the lowest of `max_limit_mw`, of every lowering, and of the lowest lease; without a lease, of the
 //! config's limit. `limit_from` is `config`, `schedule`, `max_limit`, `socket` (a lowering) or `lease`. `limit_by` is the client that set
 //! it, and `limit_for_ms` the time after which it ends. `claims` has all lowerings and leases. A client's `owner` is
-//! `{"uid":1000}`, or `"root"` over root's socket; owner and `pid` are the kernel's words, `program` is the client's.
+//! `{"uid":1000}`, or `"root"` over root's socket; owner and `pid` are Linux's words, `program` is the client's.
 //! `unsaved` is true while a change of the lowerings is not on the disk.
 //!
 //! ```json

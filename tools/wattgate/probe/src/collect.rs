@@ -202,7 +202,7 @@ impl Collector<'_> {
         (content, time)
     }
 
-    /// Where a path is behind all links of the kernel, which are recorded.
+    /// Where a path is behind all links of Linux, which are recorded.
     fn resolve(&mut self, path: &Path) -> PathBuf {
         let mut place = self.root.to_owned();
         let below = path.strip_prefix(self.root).unwrap_or(path);
@@ -215,13 +215,13 @@ impl Collector<'_> {
         place
     }
 
-    /// The target of a link, if both are the kernel's.
+    /// The target of a link, if both are Linux's.
     fn target(&mut self, place: &Path) -> Option<PathBuf> {
         if !fs::symlink_metadata(place).ok()?.is_symlink() {
             return None;
         }
         let target = fs::canonicalize(place).ok()?;
-        let [from, to] = [place, &target].map(|it| self.path(it).filter(|path| is_kernels(path)));
+        let [from, to] = [place, &target].map(|it| self.path(it).filter(|path| is_linux_path(path)));
         self.links.insert(from?, to?);
         Some(target)
     }
@@ -254,8 +254,8 @@ impl Collector<'_> {
     }
 }
 
-/// Whether a path is below `/sys` or `/proc`, where the kernel makes all links.
-fn is_kernels(path: &str) -> bool {
+/// Whether a path is below `/sys` or `/proc`, where Linux makes all links.
+fn is_linux_path(path: &str) -> bool {
     path.starts_with("/sys/") || path.starts_with("/proc/")
 }
 

@@ -95,7 +95,7 @@ pub struct Header {
     pub wattgate: String,
     /// The release of L4T, such as `36.4.3`; empty if unknown.
     pub l4t: String,
-    /// The release of the kernel; empty if unknown.
+    /// The release of Linux; empty if unknown.
     pub kernel: String,
 }
 

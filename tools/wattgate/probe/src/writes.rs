@@ -1,4 +1,4 @@
-//! Writes to a recorded board, which then shows what the kernel would show.
+//! Writes to a recorded board, which then shows what Linux would show.
 //!
 //! - Only files that wattgate writes can be written.
 //! - A clock that is not in the board's table is rounded down, or up to the lowest.
@@ -135,7 +135,7 @@ impl Recorded {
 
     fn put_online(&mut self, path: &str, value: i64) -> Result<(), Fault> {
         match value {
-            // The kernel keeps one core.
+            // Linux keeps one core.
             0 if path == format!("{CPUS}/cpu0/online") => return Err(EBUSY),
             0 | 1 => self.set(path, value),
             _ => return Err(EINVAL),
@@ -248,7 +248,7 @@ fn cores(text: &str) -> Vec<u16> {
     ranges.flatten().collect()
 }
 
-/// Ranges as the kernel prints them.
+/// Ranges as Linux prints them.
 fn ranges(mut cores: Vec<u16>) -> String {
     cores.sort_unstable();
     let mut runs: Vec<[u16; 2]> = Vec::new();

@@ -1,6 +1,6 @@
 //! Steps from the datagrams of the workload ([`wattgate_cli::steps`]), also of several processes.
 //!
-//! The kernel names the process of each datagram, so counts of several processes are not taken for
+//! Linux names the process of each datagram, so counts of several processes are not taken for
 //! one that goes back and forth:
 //!
 //! - Processes that send **the same name**, or none, work on the same steps, as the ranks of a
@@ -72,7 +72,7 @@ impl StepSocket {
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         socket.set_nonblocking(true)?;
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        // Elsewhere the kernel may give number 0, which rustix cannot represent.
+        // Elsewhere Linux may give number 0, which rustix cannot represent.
         let has_processes = namespace == Path::new(FIRST_NAMESPACE);
         set_socket_passcred(&socket, has_processes)?;
         let counter = OpenOptions::new()

@@ -145,7 +145,7 @@ impl Living {
         lines.map(str::to_owned).collect()
     }
 
-    /// Waits until a file is whole that a kill left truncated. No kernel does that.
+    /// Waits until a file is whole that a kill left truncated. No Linux kernel does that.
     pub fn await_files(&self) {
         wait_for("all settings", || {
             let board = self.board();

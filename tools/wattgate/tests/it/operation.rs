@@ -106,7 +106,7 @@ fn a_mode_of_which_only_the_idle_power_is_known_is_measured() {
     assert_eq!((row.mark, row.idle_mw), (None, None));
 }
 
-/// The kernel lowers the clock of a GPU that has little to do, if its minimum stays low.
+/// Linux lowers the clock of a GPU that has little to do, if its minimum stays low.
 #[test]
 fn a_mode_whose_gpu_runs_below_its_clock_has_no_measurement() {
     let name = "orin-agx-64";

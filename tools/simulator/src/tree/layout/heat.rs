@@ -52,7 +52,7 @@ pub fn thermal(layout: &mut Layout, board: &Board) {
     }
 }
 
-/// The kernel's cooling devices: one for each cluster, and one for the GPU. Linux 5.12 renamed
+/// Linux's cooling devices: one for each cluster, and one for the GPU. Linux 5.12 renamed
 /// their types.
 pub fn cooling(layout: &mut Layout, board: &Board) {
     let release = board.release();

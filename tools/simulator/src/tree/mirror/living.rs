@@ -1,6 +1,6 @@
 //! A living board, seen from another process.
 //!
-//! The board's process holds an exclusive lock (`flock`) on the file [`PROGRESS`]. The kernel
+//! The board's process holds an exclusive lock (`flock`) on the file [`PROGRESS`]. Linux
 //! releases the lock when the process ends, whatever ends it.
 
 use std::fmt::{self, Display, Formatter};

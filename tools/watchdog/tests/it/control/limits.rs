@@ -178,7 +178,7 @@ fn only_modes_with_the_configured_cores_are_chosen() {
     );
 }
 
-/// At rest the kernel runs the clocks below those of the mode. Under load the limit holds, as with
+/// At rest Linux runs the clocks below those of the mode. Under load the limit holds, as with
 /// pinned clocks.
 #[test]
 fn capped_clocks_hold_the_limit_and_save_energy_at_rest() {
