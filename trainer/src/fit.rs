@@ -23,7 +23,7 @@ use crate::learn::suspects::Suspect;
 pub use crate::export::export;
 pub use crate::export::exported::Exported;
 pub use crate::export::measured::REPEAT;
-pub use crate::export::student::PROGRESS as EXPORT_PROGRESS;
+pub use crate::export::student::STUDENT_PROGRESS as EXPORT_PROGRESS;
 pub use crate::export::surface::{Origin, Surface};
 pub use crate::learn::blend::Blend;
 pub use crate::learn::expected::{Expected, LeftOut, Residual};
@@ -37,7 +37,7 @@ pub use crate::learn::teacher::Teachers;
 pub use crate::train::{PROGRESS, Task, Taught, TrainError, train};
 
 /// Points of a front, at most.
-const FRONT: usize = 256;
+const FRONT_POINTS: usize = 256;
 
 /// How a model is fitted.
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +229,7 @@ impl IdleReport {
 
 /// Idle power in mW of the first and of the last mode of a model's front.
 pub fn idle_range(model: &Model<'_>, idle: Idle) -> [u32; 2] {
-    let front = Front::<FRONT>::from_model(model, &model.profiled(), Confidence::P50);
+    let front = Front::<FRONT_POINTS>::from_model(model, &model.profiled(), Confidence::P50);
     let ends = [front.points().first(), front.points().last()];
     ends.map(|point| point.map_or(0, |point| idle.power(point.power).0))
 }

@@ -19,10 +19,10 @@ use crate::learn::suspects::{Suspect, doubtful, suspect};
 use crate::learn::teacher::Teachers;
 
 /// Progress steps of the teachers.
-const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;
+const TEACHER_PROGRESS: u64 = student::STUDENT_PROGRESS / 4;
 
 /// Progress steps of one training.
-pub const PROGRESS: u64 = TEACHER_PROGRESS + student::PROGRESS;
+pub const PROGRESS: u64 = TEACHER_PROGRESS + student::STUDENT_PROGRESS;
 
 /// The inputs of a training.
 pub struct Task<'a> {

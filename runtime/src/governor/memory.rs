@@ -27,12 +27,12 @@ pub const BUSY_LOAD: u16 = 500;
 const LIGHTER: f32 = 0.8;
 
 /// Slots of a memory. Each slot expires as a whole.
-const SLOTS: usize = 28;
+const MEMORY_SLOTS: usize = 28;
 
 /// The highest level in each slot of a time span.
 #[derive(Clone, Debug)]
 struct Slots {
-    levels: [f32; SLOTS],
+    levels: [f32; MEMORY_SLOTS],
     /// The highest of them.
     highest: f32,
     at: usize,
@@ -45,13 +45,13 @@ struct Slots {
 impl Slots {
     const fn new(memory_ms: Option<u64>) -> Self {
         Self {
-            levels: [0.0; SLOTS],
+            levels: [0.0; MEMORY_SLOTS],
             highest: 0.0,
             at: 0,
             passed_ms: 0,
             // One slot is spare, because the present slot is incomplete.
             slot_ms: match memory_ms {
-                Some(ms) => Some(at_least_1(ms.div_ceil(SLOTS as u64 - 1))),
+                Some(ms) => Some(at_least_1(ms.div_ceil(MEMORY_SLOTS as u64 - 1))),
                 None => None,
             },
         }
@@ -71,7 +71,7 @@ impl Slots {
         self.passed_ms += ms;
         if self.passed_ms >= slot_ms {
             self.passed_ms = 0;
-            self.at = (self.at + 1) % SLOTS;
+            self.at = (self.at + 1) % MEMORY_SLOTS;
             if let Some(oldest) = self.levels.get_mut(self.at) {
                 *oldest = 0.0;
             }

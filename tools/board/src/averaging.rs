@@ -30,7 +30,7 @@ const L4T: Milliseconds = Milliseconds(430);
 
 /// Maximum number of retries until `update_interval` shows the new time constant, half a second in
 /// all. A driver shows it at once; the disk of a simulated board shows it later.
-const RETRIES: u32 = 250;
+const INTERVAL_RETRIES: u32 = 250;
 
 /// Conversion times of an INA3221 in µs. L4T selects the shortest one.
 const CONVERSION_US: [i64; 8] = [140, 204, 332, 588, 1100, 2116, 4156, 8244];
@@ -205,7 +205,7 @@ impl Chips {
     ) -> Result<(), KnobError> {
         for (chip, before) in self.chips.iter().zip(before) {
             put(files, journal, &chip.samples, samples.into())?;
-            with_retries(files, RETRIES, |files| {
+            with_retries(files, INTERVAL_RETRIES, |files| {
                 let found = chip.interval.read(files)?;
                 let after = Setting {
                     samples: samples.into(),

@@ -23,7 +23,7 @@ use crate::clock::Limits;
 use crate::cpu::{CoreSet, has};
 use crate::cpusets::Cpusets;
 use crate::files::{Files, Knob, KnobError};
-use crate::journal::{Failures, RETRIES, expect, expect_at_most, with_retries};
+use crate::journal::{Failures, READ_RETRIES, expect, expect_at_most, with_retries};
 use crate::knobs::Knobs;
 use crate::memory::{Bpmp, Cap, Control, Memory};
 use crate::requests::Requests;
@@ -83,7 +83,7 @@ impl<'a, F: Files> Transition<'a, F> {
             cpusets,
             target,
             is_second: false,
-            patience: [0, RETRIES],
+            patience: [0, READ_RETRIES],
             writes: 0,
             failures: Failures::default(),
             too_fast: None,
@@ -190,7 +190,7 @@ impl<'a, F: Files> Transition<'a, F> {
             Target::Mode(_, _, obedience) => obedience.has_failed(unit),
             Target::Saved(_) => false,
         };
-        self.patience[1] = if is_stubborn { 0 } else { RETRIES };
+        self.patience[1] = if is_stubborn { 0 } else { READ_RETRIES };
     }
 
     /// Counts a failure.
@@ -275,7 +275,7 @@ impl<'a, F: Files> Transition<'a, F> {
             // The cluster's limits are stale. Set them before its other cores come online.
             for policy in &cpus.policies {
                 if has(policy.cores, place) && policy.cores & online == 0 {
-                    self.patience[0] = RETRIES;
+                    self.patience[0] = READ_RETRIES;
                     self.policies(1 << place, Pass::Lower);
                     self.policies(1 << place, Pass::Raise);
                     self.patience[0] = 0;

@@ -31,7 +31,7 @@ const SAMPLE_S: f64 = 1.0;
 
 /// Minimum number of power samples after the settling point. Fast modes complete their
 /// minibatches before the log has this many samples.
-const SAMPLES: usize = 3;
+const LEAST_POWER_SAMPLES: usize = 3;
 
 /// The power has settled when a sample reaches this ratio to the mean of the preceding samples.
 const SETTLED: f64 = 1.25;
@@ -54,7 +54,7 @@ const HOST_SPREAD: f64 = 0.03;
 /// Relative spread of the kernels' time from one minibatch to the next.
 const GPU_SPREAD: f64 = 0.008;
 /// Relative spread of a power reading.
-const POWER_SPREAD: f64 = 0.008;
+const READING_SPREAD: f64 = 0.008;
 
 /// The measurement of one power mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,11 +148,11 @@ impl<'a> Profiler<'a> {
             ));
             log.until(now, &mut random, |at, random| {
                 let load = 1.0 - (-(at - REST_S).max(0.0) / RISE_S).exp();
-                let flicker = around_one(POWER_SPREAD, random);
+                let flicker = around_one(READING_SPREAD, random);
                 self.read(&idle, &busy, load * flicker)
             });
             if let Some((from, settled)) = log.settled()
-                && settled.len() >= SAMPLES
+                && settled.len() >= LEAST_POWER_SAMPLES
                 && ends.iter().filter(|(end, _)| *end > from).count() > CLEAN
             {
                 break;
@@ -188,13 +188,13 @@ impl<'a> Profiler<'a> {
         let mut random = self.random(knobs);
         // The GPU of a board that idles for seconds is power-gated.
         let idle = self.drawn(&clocks, &Activity::IDLE);
-        let mean = (0..SAMPLES)
+        let mean = (0..LEAST_POWER_SAMPLES)
             .map(|_| {
-                let flicker = around_one(POWER_SPREAD, &mut random);
+                let flicker = around_one(READING_SPREAD, &mut random);
                 self.read(&idle, &idle, 0.0) * flicker
             })
             .sum::<f64>();
-        1e3 * mean / SAMPLES as f64
+        1e3 * mean / LEAST_POWER_SAMPLES as f64
     }
 
     /// Creates the random generator of a mode. It depends on the mode alone, so that the order of

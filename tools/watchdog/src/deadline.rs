@@ -16,7 +16,7 @@ use wattgate_board::{Disk, Files, Refusal};
 
 /// The longest time that a read may take. One register takes 0.6 ms, and a driver that waits for a
 /// conversion 1 ms more (`jetson-platform.md`, section 6.3).
-const DEADLINE: Duration = Duration::from_millis(100);
+const READ_DEADLINE: Duration = Duration::from_millis(100);
 
 /// Longest path; a longer one is read without a deadline.
 const PATH: usize = 384;
@@ -118,7 +118,7 @@ impl Desk {
         *state = State::Asked(path);
         self.changed.notify_all();
         let is_open = |state: &mut State| !matches!(state, State::Answered(_));
-        let waited = self.changed.wait_timeout_while(state, DEADLINE, is_open);
+        let waited = self.changed.wait_timeout_while(state, READ_DEADLINE, is_open);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match *state {
             State::Answered(answer) => {
@@ -263,7 +263,7 @@ mod tests {
         let start = Instant::now();
         let error = files.read(&hangs, &mut [0; 64]).expect_err("late");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        assert!(start.elapsed() >= DEADLINE);
+        assert!(start.elapsed() >= READ_DEADLINE);
         let error = files.read(&works, &mut [0; 64]).expect_err("not back");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         // Other files have nothing to do with the bus.

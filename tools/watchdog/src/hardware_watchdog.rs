@@ -16,7 +16,7 @@ use thiserror::Error;
 use wattgate_runtime::Milliseconds;
 
 /// Least time between two feeds.
-const INTERVAL: Milliseconds = Milliseconds(1_000);
+const FEED_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// The device cannot be opened or written.
 #[derive(Debug, Error)]
@@ -80,7 +80,7 @@ impl HardwareWatchdog {
 
     /// Feeds the timer, at most once a second. Of consecutive failures only the first is returned.
     pub fn feed(&mut self, now: Milliseconds) -> Result<(), HardwareWatchdogError> {
-        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
+        if self.written.is_some_and(|last| now.since(last) < FEED_INTERVAL) {
             return Ok(());
         }
         self.written = Some(now);

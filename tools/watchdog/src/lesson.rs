@@ -21,11 +21,11 @@ use crate::full_load::Drawn;
 
 /// The folder of the files, and their version.
 const FOLDER: &str = "lessons";
-const VERSION: &str = "wattgate lesson 2";
+const LESSON_VERSION: &str = "wattgate lesson 2";
 
 /// Longest file that is read, in bytes, and the most modes in one.
-const LONGEST: u64 = 4_096;
-const MOST_MODES: usize = 16;
+const LONGEST_FILE: u64 = 4_096;
+const MOST_TAUGHT: usize = 16;
 
 /// A mode teaches after this time under load: in the ten seconds of `once --measure`, in which the governor tries some modes
 /// for two seconds each, and in the daemon.
@@ -194,7 +194,7 @@ impl Lesson {
         }
         // A part of the load that shows less than any unit draws shows nothing.
         modes.retain(|it| it.ln >= -MOST);
-        modes.truncate(MOST_MODES);
+        modes.truncate(MOST_TAUGHT);
         let measured = long.iter().filter_map(|(_, it)| it.per_kelvin());
         match modes.is_empty() {
             true => Err(NoLesson::NoLoad),
@@ -243,7 +243,7 @@ impl Lesson {
         // Full load first. The modes of this lesson stand before those of the older one.
         let (mut modes, part): (Vec<_>, Vec<_>) = self.modes.iter().partition(|it| it.is_full);
         modes.extend(part);
-        modes.truncate(MOST_MODES);
+        modes.truncate(MOST_TAUGHT);
         self.modes = modes;
         self.per_kelvin = self.per_kelvin.or(older.per_kelvin);
         self
@@ -277,7 +277,7 @@ impl Lesson {
         let damaged = || Unusable::Damaged { path: path.clone() };
         match fs::metadata(&path) {
             Ok(metadata) if !metadata.is_file() => return Err(Unusable::NoFile { path }),
-            Ok(metadata) if metadata.len() > LONGEST => return Err(damaged()),
+            Ok(metadata) if metadata.len() > LONGEST_FILE => return Err(damaged()),
             _ => {}
         }
         match fs::read_to_string(&path) {
@@ -296,7 +296,7 @@ impl Lesson {
         }
         let mut lines = body.lines();
         let mut after = |key: &str| lines.next()?.strip_prefix(key);
-        after(VERSION).filter(|rest| rest.is_empty())?;
+        after(LESSON_VERSION).filter(|rest| rest.is_empty())?;
         let unit = UnitId::parse(after("unit ")?)?;
         let model = u32::from_str_radix(after("model ")?, 16).ok()?;
         let sensor = u32::from_str_radix(after("sensor ")?, 16).ok()?;
@@ -311,7 +311,7 @@ impl Lesson {
             model,
             sensor,
         };
-        (!modes.is_empty() && modes.len() <= MOST_MODES).then_some(Self {
+        (!modes.is_empty() && modes.len() <= MOST_TAUGHT).then_some(Self {
             subject,
             per_kelvin,
             modes,
@@ -413,7 +413,7 @@ impl fmt::Display for Lesson {
             .per_kelvin
             .map_or("unknown".to_owned(), |it| it.to_string());
         let mut body = format!(
-            "{VERSION}\nunit {unit}\nmodel {model:08x}\nsensor {sensor:08x}\nper_kelvin {per_kelvin}"
+            "{LESSON_VERSION}\nunit {unit}\nmodel {model:08x}\nsensor {sensor:08x}\nper_kelvin {per_kelvin}"
         );
         for it in &self.modes {
             let load = if it.is_full { "full" } else { "part" };
@@ -515,7 +515,7 @@ mod tests {
             1
         );
         let many: Vec<(u32, u32)> = (0..30).map(|_| (20_000, 20_500)).collect();
-        assert_eq!(lesson(true, &many).modes.len(), MOST_MODES);
+        assert_eq!(lesson(true, &many).modes.len(), MOST_TAUGHT);
     }
 
     #[test]

@@ -22,17 +22,17 @@ use crate::lock::root_directory;
 pub const MAX_LOWERINGS: usize = 16;
 
 /// Name of the file of lowerings, in the folder of the daemon's state.
-pub const FILE: &str = "lowerings";
+pub const LOWERINGS_FILE: &str = "lowerings";
 
 /// Where the lowerings of the daemon of the board below `root` are: in memory, which survives a restart though the disk
 /// is full, and on the disk, which survives a reboot. The first one is never older.
 pub fn files(root: &Path) -> [PathBuf; 2] {
     let state = root.join(STATE_DIR.trim_start_matches('/'));
-    [root_directory(root).join(FILE), state.join(FILE)]
+    [root_directory(root).join(LOWERINGS_FILE), state.join(LOWERINGS_FILE)]
 }
 
 /// Version of that file.
-const VERSION: u32 = 1;
+const LOWERINGS_VERSION: u32 = 1;
 
 /// What holds where the file of lowerings is defective: with less, no board runs.
 const UNKNOWN: Milliwatts = Milliwatts(1);
@@ -165,8 +165,8 @@ impl Lowerings {
         // Check the version first: another one may have other keys.
         let header: File<serde::de::IgnoredAny> =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if header.version != VERSION {
-            return Err(format!("version is {}, expected {VERSION}", header.version));
+        if header.version != LOWERINGS_VERSION {
+            return Err(format!("version is {}, expected {LOWERINGS_VERSION}", header.version));
         }
         let file: File<Self> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut lowerings = file.lowerings;
@@ -193,7 +193,7 @@ impl Lowerings {
     /// The text of the file.
     pub fn text(&self) -> String {
         let file = File {
-            version: VERSION,
+            version: LOWERINGS_VERSION,
             lowerings: self,
         };
         // Serialising strings and numbers to memory does not fail.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use wattgate_cli::output::replace;
 
 /// Least time between two writes, and the time between two attempts after a failure.
-const INTERVAL: Duration = Duration::from_secs(1);
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(10);
 
 /// What the thread and the control loop share.
@@ -115,7 +115,7 @@ impl Shared {
             let pause = match written {
                 Ok(()) => {
                     (state.saved, is_failing) = (change, false);
-                    INTERVAL
+                    SAVE_INTERVAL
                 }
                 Err(why) => {
                     if !std::mem::replace(&mut is_failing, true) {

@@ -24,10 +24,10 @@ use crate::learn::predictions::Predictions;
 const FACTORS: usize = 4;
 
 /// Rounds of the coordinate descent. Five readings of four factors need some hundreds.
-const ROUNDS: usize = 10_000;
+const DESCENT_ROUNDS: usize = 10_000;
 
 /// Points of a front, at most.
-const FRONT: usize = 256;
+const FRONT_POINTS: usize = 256;
 
 /// Fits the idle power of the front's modes, without readings above the bound of what the workload draws. That bound is the
 /// runtime's, so it takes the file as it is so far.
@@ -101,7 +101,7 @@ impl OfModes {
         let least = rows.iter().map(|(_, power)| *power).reduce(f64::min)?;
         // Coordinate descent from the flat board on: a factor stays 0 where the readings do not need it.
         let mut factors = [least, 0.0, 0.0, 0.0];
-        for _ in 0..ROUNDS {
+        for _ in 0..DESCENT_ROUNDS {
             for at in 0..FACTORS {
                 let square: f64 = rows.iter().map(|(x, _)| x[at] * x[at]).sum();
                 let slope: f64 = rows
@@ -127,7 +127,7 @@ impl OfModes {
 
     /// The line over the power under load that fits the modes of a model's front best.
     pub fn on_front(&self, model: &Model<'_>, grid: &Grid) -> Idle {
-        let front = Front::<FRONT>::from_model(model, &model.profiled(), Confidence::P50);
+        let front = Front::<FRONT_POINTS>::from_model(model, &model.profiled(), Confidence::P50);
         let points: Vec<[f64; 2]> = front
             .points()
             .iter()

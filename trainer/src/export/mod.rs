@@ -38,7 +38,7 @@ use crate::learn::predictions::{Errors, Predictions, Target};
 /// ChaCha stream of the student.
 const STUDENT_STREAM: u64 = 4;
 
-/// Distils a surface into the parts of a model file. Advances `progress` by [`PROGRESS`](student::PROGRESS).
+/// Distils a surface into the parts of a model file. Advances `progress` by [`STUDENT_PROGRESS`](student::STUDENT_PROGRESS).
 pub fn export(
     origin: Origin,
     surface: &Surface,

@@ -23,7 +23,7 @@ use crate::export::wgt::Layers;
 use crate::learn::standard::Standard;
 
 /// Steps of Adam in each of the two trainings.
-const STEPS: usize = 3_000;
+const ADAM_STEPS: usize = 3_000;
 
 /// Initial learning rate of the first training, with cosine decay to zero.
 const RATE: f64 = 1e-2;
@@ -35,7 +35,7 @@ const ROUNDED_RATE: f64 = 3e-3;
 const BATCH: usize = 4_096;
 
 /// Progress steps of one student.
-pub const PROGRESS: u64 = 2 * STEPS as u64;
+pub const STUDENT_PROGRESS: u64 = 2 * ADAM_STEPS as u64;
 
 /// A trained student.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct Student {
 }
 
 /// Trains a student on `targets` by output and mode id: ln µs, then ln mW if power is known.
-/// Advances `progress` by [`PROGRESS`].
+/// Advances `progress` by [`STUDENT_PROGRESS`].
 pub fn distil(
     grid: &Grid,
     shape: Shape,
@@ -182,7 +182,7 @@ fn train(
         .with_beta_2(0.99)
         .with_epsilon(1e-8)
         .init();
-    for step in 0..STEPS {
+    for step in 0..ADAM_STEPS {
         if ids.len() > BATCH {
             if visited + BATCH > ids.len() {
                 ids.shuffle(random);
@@ -195,7 +195,7 @@ fn train(
         let error = (network.forward(inputs.clone(), steps) - targets.clone()) * sds.clone();
         let loss = error.clone().mul(error).mean();
         let gradients = GradientsParams::from_grads(loss.backward(), &network);
-        let angle = std::f64::consts::PI * step as f64 / STEPS as f64;
+        let angle = std::f64::consts::PI * step as f64 / ADAM_STEPS as f64;
         network = adam.step(rate * 0.5 * (1.0 + angle.cos()), network, gradients);
         progress.inc(1);
     }

@@ -25,10 +25,10 @@ use crate::learn::mean::{LEVELS, Mean, NOISE, Place, Scales};
 use crate::learn::priors::{Prior, Priors, Spec};
 
 /// Steps. The first one uses the priors of theory.
-const STEPS: usize = 2;
+const LEARNING_STEPS: usize = 2;
 
 /// Random modes of each corpus.
-const MODES: usize = 100;
+const MODES_OF_CORPUS: usize = 100;
 
 /// Minimum number of modes with a power.
 const MIN_POWERS: usize = 10;
@@ -40,7 +40,7 @@ type Moments = Vec<[f64; 2]>;
 pub fn learn(families: &[Vec<Corpus>]) -> Result<Priors, SingularCovariance> {
     let theory = Priors::theory();
     let mut priors = theory.clone();
-    for _ in 0..STEPS {
+    for _ in 0..LEARNING_STEPS {
         let step = |mean| step(families, mean, &priors.spec(mean), &theory);
         let better: Result<Vec<[Prior; 2]>, SingularCovariance> =
             Mean::ALL.into_iter().map(step).collect();
@@ -92,7 +92,7 @@ fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularCov
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut known = profiled(corpus);
     known.shuffle(&mut random);
-    known.truncate(MODES);
+    known.truncate(MODES_OF_CORPUS);
     let logs = known.iter().map(|mode| mode.time_us.ln());
     let centre = logs.sum::<f64>() / known.len() as f64;
     let of_time = matches!(spec.mean, Mean::Zero | Mean::Time);

@@ -41,10 +41,10 @@ const ONE_BOARD: f64 = 5.0 * std::f64::consts::SQRT_2 * POWER_SPREAD as f64;
 const ANY: [f64; 2] = [3.0, 0.0];
 
 /// Modes of a corpus that decide on the effects: the process takes a time that grows with their cube.
-const MODES: usize = 60;
+const MODES_OF_EFFECTS: usize = 60;
 
 /// The first round takes the differences between units for noise.
-const ROUNDS: usize = 3;
+const EFFECT_ROUNDS: usize = 3;
 
 /// Why corpora of several units are not one.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -329,7 +329,7 @@ fn effects(
     let of_corpus = |(corpus, &unit): (&Corpus, &usize)| {
         let mut known = profiled(corpus);
         known.sort_by_key(place);
-        known.truncate(MODES);
+        known.truncate(MODES_OF_EFFECTS);
         known.into_iter().map(move |known| Reading { unit, known })
     };
     let pairs = corpora.iter().zip(numbers);
@@ -340,7 +340,7 @@ fn effects(
         let spec = blend.physical(target, places.len());
         let sds = before[target as usize];
         let mut found = vec![[0.0; 2]; units];
-        for _ in 0..ROUNDS {
+        for _ in 0..EFFECT_ROUNDS {
             let corrected = readings.iter().zip(tilts).map(|((unit, log), tilt)| {
                 let [level, slope] = found[*unit];
                 log - level - slope * tilt

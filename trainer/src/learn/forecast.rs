@@ -117,7 +117,7 @@ const COLD: f64 = 0.02;
 const HASTE: f64 = 1.0;
 
 /// Ratio of two measurements of one mode that is still normal.
-const REPEAT: f64 = 1.02;
+const MOST_REPEAT_RATIO: f64 = 1.02;
 
 /// Posterior of time and power after at least one measurement.
 #[derive(Clone, Debug)]
@@ -249,7 +249,7 @@ impl Forecast {
                 .measured
                 .iter()
                 .filter(|(high, _)| dominates(high, knobs));
-            let measured = above.map(|(_, power)| power + REPEAT.ln());
+            let measured = above.map(|(_, power)| power + MOST_REPEAT_RATIO.ln());
             let bound = measured.fold(hasty.median + margin, f64::min) + COLD;
             (time, median, bound)
         })

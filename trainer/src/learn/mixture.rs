@@ -264,12 +264,12 @@ impl OfParts {
 /// The weights w, of sum one, that maximise Σ ln Σ w·p + Σ prior·ln w for densities p by target and
 /// part, found by expectation maximisation.
 fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
-    const ROUNDS: usize = 200;
+    const MAXIMISATION_ROUNDS: usize = 200;
     let normalised = |counts: Vec<f64>| -> Vec<f64> {
         let sum: f64 = counts.iter().sum();
         counts.into_iter().map(|count| count / sum).collect()
     };
-    (0..ROUNDS).fold(normalised(prior.to_vec()), |weights, _| {
+    (0..MAXIMISATION_ROUNDS).fold(normalised(prior.to_vec()), |weights, _| {
         let mut counts = prior.to_vec();
         for parts in densities {
             let shares = weights

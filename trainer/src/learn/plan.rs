@@ -32,7 +32,7 @@ pub const FIRST: usize = 8;
 const EXCHANGES: usize = 2;
 
 /// Maximum number of random candidates, and of random modes over which the variance is averaged.
-const COMPARED: usize = 400;
+const MOST_CANDIDATES: usize = 400;
 
 /// Chooses up to `count` modes with the prior alone. Returns indices of `offered`, the most
 /// valuable first.
@@ -214,7 +214,7 @@ impl Board {
         free
     }
 
-    /// The candidate with the highest value summed over all processes. Draws [`COMPARED`] random
+    /// The candidate with the highest value summed over all processes. Draws [`MOST_CANDIDATES`] random
     /// candidates that are free, and always includes `old`.
     fn best(
         &self,
@@ -225,10 +225,10 @@ impl Board {
     ) -> Option<usize> {
         let mut drawn: Vec<usize> = (0..self.places.len()).collect();
         drawn.shuffle(random);
-        let places = self.places_of(&drawn[..drawn.len().min(COMPARED)]);
+        let places = self.places_of(&drawn[..drawn.len().min(MOST_CANDIDATES)]);
         drawn.shuffle(random);
         let others = drawn.into_iter().filter(|at| free[*at] && Some(*at) != old);
-        let candidates: Vec<usize> = old.into_iter().chain(others.take(COMPARED)).collect();
+        let candidates: Vec<usize> = old.into_iter().chain(others.take(MOST_CANDIDATES)).collect();
         let at = self.places_of(&candidates);
         let mut worth = vec![0.0; candidates.len()];
         for process in processes {

@@ -118,7 +118,7 @@ const MOST_SHARED: f64 = 0.1;
 
 /// Readings that differ by a smaller ratio are equal: files round them, and a model has the mean of a reading and of
 /// what the others say of it.
-const ROUNDING: f64 = 0.01;
+const READINGS_ROUNDING: f64 = 0.01;
 
 impl Reference {
     /// Fits teachers to a corpus.
@@ -278,7 +278,7 @@ fn measured_in(model: &Model<'_>) -> Vec<Known> {
 fn same_readings(all: &[Known], own: &[Known]) -> (usize, usize) {
     let all: HashMap<[u32; 4], &Known> = all.iter().map(|mode| (mode.knobs, mode)).collect();
     let own: HashMap<[u32; 4], &Known> = own.iter().map(|mode| (mode.knobs, mode)).collect();
-    let same = |a: f64, b: f64| (a / b).ln().abs() < ROUNDING;
+    let same = |a: f64, b: f64| (a / b).ln().abs() < READINGS_ROUNDING;
     let common = own
         .values()
         .filter_map(|mode| Some((*mode, *all.get(&mode.knobs)?)));

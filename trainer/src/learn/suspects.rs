@@ -22,7 +22,7 @@ pub const SUSPECT_RATIO: f64 = AGREEMENT;
 const DOUBTFUL_DEVIATIONS: f64 = 2.5;
 
 /// Fewest training modes from which one can be judged.
-const LEAST_MODES: usize = 10;
+const LEAST_JUDGED_MODES: usize = 10;
 
 /// A reading that contradicts the others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -39,7 +39,7 @@ pub struct Suspect {
 /// The reading that contradicts the others most; `None` if none does. `measured` are the modes that
 /// `left_out` is of. A reading that a second run confirms is no error, whatever the others say.
 pub fn suspect(measured: &[Known], left_out: &[LeftOut]) -> Option<Suspect> {
-    if left_out.len() < LEAST_MODES {
+    if left_out.len() < LEAST_JUDGED_MODES {
         return None;
     }
     let open = left_out.iter().zip(measured).enumerate();

@@ -20,8 +20,8 @@ use crate::replay::ReplayError;
 use crate::replay::warmth::Fan;
 
 /// Time in which clocks and temperatures settle in a mode, and over which it is measured.
-const SETTLING: Duration = Duration::from_secs(30);
-const MEASURED: Duration = Duration::from_secs(10);
+const SETTLING_TIME: Duration = Duration::from_secs(30);
+const MEASURED_TIME: Duration = Duration::from_secs(10);
 
 /// A mode with its clocks pinned, and with its clocks as ceilings.
 #[derive(Clone, Debug, Serialize)]
@@ -91,13 +91,13 @@ fn run(
     discovered.set_clocks(clocks);
     let set = discovered.apply(&mut files, &PowerMode::from_knobs(mode));
     set.map_err(|why| ReplayError::Holder(std::io::Error::other(why)))?;
-    files.until(files.now() + SETTLING);
+    files.until(files.now() + SETTLING_TIME);
     let seen = |files: &mut RecordedTree| {
         let jetson = files.tree().jetson();
         [jetson.energy_j(), jetson.minibatches()]
     };
     let before = seen(&mut files);
-    files.until(files.now() + MEASURED);
+    files.until(files.now() + MEASURED_TIME);
     let after = seen(&mut files);
-    Ok([0, 1].map(|quantity| (after[quantity] - before[quantity]) / MEASURED.as_secs_f64()))
+    Ok([0, 1].map(|quantity| (after[quantity] - before[quantity]) / MEASURED_TIME.as_secs_f64()))
 }

@@ -37,7 +37,7 @@ use crate::replay::ReplayError;
 use crate::replay::warmth::Fan;
 
 /// How long a deadline of a step is pursued before it is judged, and judged.
-const SETTLING: Duration = Duration::from_secs(120);
+const PURSUIT_TIME: Duration = Duration::from_secs(120);
 const JUDGED: Duration = Duration::from_secs(300);
 
 /// The time of all steps, in minutes.
@@ -192,7 +192,7 @@ fn case(weights: &Path, workload: &Workload, seed: u64) -> Result<Case, JudgeErr
             }
         }
         By::Step(_) => {
-            running.run(|passed, _| passed >= SETTLING.as_secs_f64(), work_s);
+            running.run(|passed, _| passed >= PURSUIT_TIME.as_secs_f64(), work_s);
             running.restart();
             running.run(|passed, _| passed >= JUDGED.as_secs_f64(), work_s);
             let used = running.passed_s / running.steps / step_s;

@@ -34,7 +34,7 @@ const OF_SPREAD: u64 = 200;
 const FIRST_OF_SPREAD: u64 = 1_000_000;
 
 /// How long `once --measure` measures, and a date.
-const MEASURED: Duration = Duration::from_secs(10);
+const ONCE_MEASURED_TIME: Duration = Duration::from_secs(10);
 const NOW: UtcSeconds = UtcSeconds(1_800_000_000);
 
 /// Units of a board with a workload.
@@ -247,7 +247,7 @@ fn choice(setup: &Setup) -> PowerMode {
 fn measured((setup, files): (Setup, RecordedTree)) -> PowerMode {
     let (config, mut choices) = (setup.config.clone(), setup.choices.clone());
     let first = choice(&setup);
-    let control = held((setup, files), MEASURED);
+    let control = held((setup, files), ONCE_MEASURED_TIME);
     let lesson = control.lesson(SHORT_TIME, NOW);
     let (board, _) = control.release();
     let Ok(lesson) = lesson else {

@@ -6,7 +6,7 @@ use wattgate_board_tables::Board;
 use super::anchor::Bound;
 use super::catalogue::AnchorError;
 use super::collection::{Anchors, CHARACTERIZING, POWERTRAIN, epoch_s, steady};
-use crate::corpus::{CHARACTERIZING as MODES, nearest};
+use crate::corpus::{CHARACTERIZING_MODES, nearest};
 use crate::steady::{Steady, idle};
 use crate::unit::Unit;
 
@@ -204,7 +204,7 @@ pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
 
 /// A mode of Characterizing by its label.
 pub fn labelled(board: &Board, label: &str) -> [u32; 4] {
-    let (_, mode) = MODES
+    let (_, mode) = CHARACTERIZING_MODES
         .iter()
         .find(|(known, _)| *known == label)
         .expect("a label of the table");

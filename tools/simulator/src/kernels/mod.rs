@@ -36,7 +36,7 @@ const LAUNCH_MISSES: f64 = 40.0;
 const TIME_SPREAD: f64 = 0.006;
 
 /// Relative spread of a median power from one measurement to the next.
-const POWER_SPREAD: f64 = 0.003;
+const REPEAT_POWER_SPREAD: f64 = 0.003;
 
 /// A measurement of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +73,7 @@ impl<'a> Bench<'a> {
         let (time_ms, power_mw) = self.expected(call, mode);
         Measurement {
             time_ms: time_ms * around_one(TIME_SPREAD, &mut self.random),
-            power_mw: power_mw * around_one(POWER_SPREAD, &mut self.random),
+            power_mw: power_mw * around_one(REPEAT_POWER_SPREAD, &mut self.random),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::unit::Unit;
 use crate::workload::{Kernels, Workload};
 
 /// Columns before the parameters.
-const COLUMNS: [&str; 3] = ["layer", "operators", "kernel"];
+const LAYER_COLUMNS: [&str; 3] = ["layer", "operators", "kernel"];
 
 /// Reads the calls of a network. The workload's name is that of the file.
 pub fn network(path: &Path, board: &Board, unit: &Unit) -> Result<Workload, CsvError> {
@@ -32,7 +32,7 @@ pub fn network(path: &Path, board: &Board, unit: &Unit) -> Result<Workload, CsvE
 
 fn parse(bytes: &[u8]) -> Result<Vec<Call>, Wrong> {
     let (header, lines) = lines(bytes)?;
-    let names = COLUMNS
+    let names = LAYER_COLUMNS
         .into_iter()
         .chain(Parameter::ALL.map(Parameter::name));
     let names: Vec<&str> = names.collect();
@@ -51,7 +51,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Call>, Wrong> {
 }
 
 fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
-    let kernel = cells[COLUMNS.len() - 1];
+    let kernel = cells[LAYER_COLUMNS.len() - 1];
     let kind = Kind::named(kernel).ok_or_else(|| {
         let known = Kind::ALL.map(Kind::name).join(", ");
         Wrong::new(line, format!("`{kernel}`"), format!("one of {known}"))
@@ -59,7 +59,7 @@ fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
     let mut values = [None; Parameter::ALL.len()];
     for ((value, cell), parameter) in values
         .iter_mut()
-        .zip(&cells[COLUMNS.len()..])
+        .zip(&cells[LAYER_COLUMNS.len()..])
         .zip(Parameter::ALL)
     {
         if !cell.is_empty() {

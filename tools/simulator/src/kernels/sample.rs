@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 400_000_000;
 const SIDES: [u32; 14] = [1, 4, 7, 8, 13, 14, 17, 27, 28, 35, 56, 112, 149, 224];
 
 /// Numbers of channels in known networks.
-const CHANNELS: [u32; 26] = [
+const CHANNEL_COUNTS: [u32; 26] = [
     3, 16, 24, 32, 48, 58, 64, 80, 96, 116, 128, 144, 160, 192, 232, 256, 320, 384, 464, 512, 576,
     768, 960, 1024, 1280, 2048,
 ];
@@ -97,7 +97,7 @@ fn shape(is_known: bool, random: &mut ChaCha8Rng) -> Shape {
             let side = *SIDES.choose(random).expect("a size");
             Shape {
                 batch,
-                channels: *CHANNELS.choose(random).expect("a number"),
+                channels: *CHANNEL_COUNTS.choose(random).expect("a number"),
                 height: side,
                 width: side,
             }
@@ -119,7 +119,7 @@ fn convolution(input: Shape, is_known: bool, random: &mut ChaCha8Rng) -> Operati
     let (window, out_channels) = match is_known {
         true => (
             known_window(random),
-            *CHANNELS.choose(random).expect("a number"),
+            *CHANNEL_COUNTS.choose(random).expect("a number"),
         ),
         false => (free_window(11, random), spread_out(3, 2_304, random)),
     };

@@ -81,7 +81,7 @@ const SAVE_INTERVAL: Milliseconds = Milliseconds(10_000);
 const LESSON_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Interval of the searches for clocks that are missing.
-const SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
+const CLOCK_SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
@@ -565,7 +565,7 @@ impl Process {
     fn find_clocks(&mut self, place: &Place, next: Milliseconds) {
         let now = System.now();
         let late = waiting::late(self.daemon.board());
-        let is_time = now.since(self.searched) >= SEARCH_INTERVAL;
+        let is_time = now.since(self.searched) >= CLOCK_SEARCH_INTERVAL;
         if late == 0 || !is_time || next.since(now) < MIN_TIME_FOR_FILE {
             return;
         }

@@ -30,14 +30,14 @@ const BOOTED: Milliseconds = Milliseconds(60_000);
 
 /// Clocks that are waited for while the board boots, as [`Missing`] names them. Files of the memory clock are not:
 /// containers and old boards lack them.
-const LATE: [&str; 2] = ["CPU clock", "GPU clock"];
+const LATE_CLOCKS: [&str; 2] = ["CPU clock", "GPU clock"];
 
 /// Interval of the attempts while the board boots, and afterwards.
 const EARLY_INTERVAL: Milliseconds = Milliseconds(500);
-const INTERVAL: Milliseconds = Milliseconds(5_000);
+const LATER_INTERVAL: Milliseconds = Milliseconds(5_000);
 
 /// Interval at which signals are seen and systemd is told that the daemon lives.
-const TURN: Duration = Duration::from_millis(500);
+const SIGNAL_TURN: Duration = Duration::from_millis(500);
 
 /// The least mode, while the board cannot be controlled.
 struct Hold {
@@ -86,7 +86,7 @@ pub fn setup(
             // Without clients all the same.
             hold.socket = Socket::open(&directory(&place.root), group).ok();
         }
-        let interval = if is_booting { EARLY_INTERVAL } else { INTERVAL };
+        let interval = if is_booting { EARLY_INTERVAL } else { LATER_INTERVAL };
         while System.now().since(tried) < interval {
             if is_stopped() {
                 if let Some(kept) = hold.kept {
@@ -104,7 +104,7 @@ pub fn setup(
                 let message = format!("the daemon holds the least mode and waits: {lacks}");
                 socket.turn_away(System.now(), &Refused::new("waiting", message));
             }
-            thread::sleep(TURN);
+            thread::sleep(SIGNAL_TURN);
         }
     }
 }
@@ -152,7 +152,7 @@ pub fn late(board: &Board) -> usize {
 
 /// Whether a clock is missing because its file does not exist yet.
 fn is_late(missing: &Missing) -> bool {
-    LATE.contains(&missing.what) && missing.why == ErrorKind::NotFound
+    LATE_CLOCKS.contains(&missing.what) && missing.why == ErrorKind::NotFound
 }
 
 /// Whether what a board lacks may come.

@@ -15,7 +15,7 @@ pub(super) const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
 
 /// Maximum of the wait. The limit applies to the mean of this time: on a board that takes longer, waiting
 /// does not hold it, and the governor must decide with what it knows.
-const LONGEST: Milliseconds = WINDOW;
+const LONGEST_WAIT: Milliseconds = WINDOW;
 
 /// Least patience with a clock that does not follow: 107 ms on Thor (`jetson-platform.md`, addendum), and a
 /// third more.
@@ -55,7 +55,7 @@ impl Arrival {
             change: None,
             took: [Milliseconds(0); REMEMBERED],
             next: 0,
-            patience: LONGEST,
+            patience: LONGEST_WAIT,
         }
     }
 
@@ -98,7 +98,7 @@ impl Arrival {
             true => passed >= self.patience,
             false => passed >= self.longest(),
         };
-        let is_over = passed >= LONGEST;
+        let is_over = passed >= LONGEST_WAIT;
         if is_over && is_late && self.longest() == Milliseconds(0) {
             // The board's clocks never show a mode, as while it idles.
             self.patience = LEAST_PATIENCE;
@@ -116,13 +116,13 @@ impl Arrival {
         self.next = (self.next + 1) % REMEMBERED;
         let longest = self.longest().0;
         let patience = Milliseconds(longest + longest / 3);
-        self.patience = patience.clamp(LEAST_PATIENCE, LONGEST);
+        self.patience = patience.clamp(LEAST_PATIENCE, LONGEST_WAIT);
     }
 
-    /// The longest of the recent changes, at most [`LONGEST`].
+    /// The longest of the recent changes, at most [`LONGEST_WAIT`].
     fn longest(&self) -> Milliseconds {
         let longest = self.took.iter().max().copied();
-        longest.unwrap_or_default().min(LONGEST)
+        longest.unwrap_or_default().min(LONGEST_WAIT)
     }
 }
 

@@ -58,7 +58,7 @@ const MOST_OF_PREDICTED: u32 = 8;
 const CONTRADICTION: Milliseconds = Milliseconds(3_000);
 
 /// Interval of searches for lost sensors.
-const SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
+const SENSOR_SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
 
 /// Interval of looks while the board is yielded. The sensor's low-pass of 430 ms loses no energy
 /// between them.
@@ -620,7 +620,7 @@ impl<F: Files> Control<F> {
     /// Looks for sensors that have been lost for some time, again and again.
     fn find_sensors(&mut self, now: Milliseconds) {
         let since = *self.sensor.lost.get_or_insert(now);
-        if now.since(since) >= SEARCH_INTERVAL {
+        if now.since(since) >= SENSOR_SEARCH_INTERVAL {
             self.sensor.lost = Some(now);
             // Not found now; the next search may find them.
             let _ = self.board.find_sensors(&self.files);

@@ -41,7 +41,7 @@ use self::models::{Loaded, folder};
 const SECOND: Milliseconds = Milliseconds(1_000);
 
 /// A look that comes this much later than it was due counts as late: the board is busy, or clients disturb.
-const LATE: Milliseconds = Milliseconds(50);
+const LATE_BY: Milliseconds = Milliseconds(50);
 
 /// The limit is raised at most this often in a second, whatever clients do. It is lowered at once.
 const MAX_RAISES_PER_SECOND: usize = 4;
@@ -173,7 +173,7 @@ impl<F: Files> Daemon<F> {
     pub fn look(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
         self.expire(clock);
-        let is_late = |due: Milliseconds| now.since(due) >= LATE;
+        let is_late = |due: Milliseconds| now.since(due) >= LATE_BY;
         self.late += u32::from(self.due.is_some_and(is_late));
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);

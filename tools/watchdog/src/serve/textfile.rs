@@ -13,7 +13,7 @@ use crate::daemon::Daemon;
 use crate::replace::replace;
 
 /// Interval between two writes.
-const INTERVAL: Milliseconds = Milliseconds(15_000);
+const TEXTFILE_INTERVAL: Milliseconds = Milliseconds(15_000);
 
 /// Permissions of the file. Everyone may read it, because the collector is not root.
 const MODE: u32 = 0o644;
@@ -51,7 +51,7 @@ impl Textfile {
         daemon: &Daemon<F>,
         now: Milliseconds,
     ) -> Result<(), TextfileError> {
-        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
+        if self.written.is_some_and(|last| now.since(last) < TEXTFILE_INTERVAL) {
             return Ok(());
         }
         self.written = Some(now);

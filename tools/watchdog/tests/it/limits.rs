@@ -12,7 +12,7 @@ use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::daemon::ClientId;
-use wattgate_watchdog::limits::{FILE, Lowerings, MAX_LOWERINGS, Owner, Setter};
+use wattgate_watchdog::limits::{LOWERINGS_FILE, Lowerings, MAX_LOWERINGS, Owner, Setter};
 use wattgate_watchdog::serve::protocol::{Request, WantedLease, WantedLimit};
 
 /// Numbers that look random (xorshift), from a seed.
@@ -127,8 +127,8 @@ fn what_holds_is_what_the_rule_computes() {
                     // The file as it was saved; leases end with the process.
                     let folder = rig.folder.path().to_owned();
                     let (lowerings, _) = rig.daemon.lowerings();
-                    fs::write(folder.join(FILE), lowerings.text()).expect("written");
-                    let (lowerings, read) = Lowerings::read(&[folder.join(FILE)]);
+                    fs::write(folder.join(LOWERINGS_FILE), lowerings.text()).expect("written");
+                    let (lowerings, read) = Lowerings::read(&[folder.join(LOWERINGS_FILE)]);
                     read.expect("a valid file");
                     rig.crash(&rule.lines(), lowerings);
                     rule.leases.clear();
@@ -233,7 +233,7 @@ fn a_clock_that_steps_ends_no_lowering() {
 #[test]
 fn a_defective_file_of_lowerings_means_the_least_until_root_lifts_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join(FILE);
+    let path = folder.path().join(LOWERINGS_FILE);
     let least = |text: &str| {
         fs::write(&path, text).expect("written");
         let (lowerings, read) = Lowerings::read(std::slice::from_ref(&path));
@@ -345,7 +345,7 @@ fn a_lowered_limit_holds_though_the_disk_is_full() {
     with_board("30W", |rig| {
         let mut daemon = rig.run("<6>tracking; measured ");
         // A folder in the place of the file cannot be replaced by a file.
-        fs::create_dir_all(rig.root.join("var/lib/wattgate").join(FILE).join("x")).expect("made");
+        fs::create_dir_all(rig.root.join("var/lib/wattgate").join(LOWERINGS_FILE).join("x")).expect("made");
         let (code, _, errors) = outcome(rig.client("set-limit").arg("15W"));
         assert_eq!(code, Some(0), "{errors}");
         daemon.logs("<4>cannot save the limits of clients, which a reboot would lose: ");

@@ -22,13 +22,13 @@ use wattgate_trainer::read::Feeding;
 use wattgate_trainer::read::{Known, profiled};
 
 /// Least number of modes with time and power that a feeding needs.
-pub const LEAST_MODES: usize = 4;
+pub const LEAST_MODES_OF_FEEDING: usize = 4;
 
 /// Why a joint model cannot be fitted.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum JointError {
     /// No feeding has enough modes.
-    #[error("no feeding has {LEAST_MODES} modes with a time and a power")]
+    #[error("no feeding has {LEAST_MODES_OF_FEEDING} modes with a time and a power")]
     TooFewModes,
     /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]
@@ -65,7 +65,7 @@ pub struct Joint {
     pub grid: Grid,
     /// The profiled feedings: later epochs before first ones, then that with the most modes first.
     pub fed: Vec<Fed>,
-    /// Feedings with fewer than [`LEAST_MODES`] modes.
+    /// Feedings with fewer than [`LEAST_MODES_OF_FEEDING`] modes.
     pub skipped: Vec<Feeding>,
 }
 
@@ -84,7 +84,7 @@ impl Joint {
         all.sort_by_key(|(feeding, known)| (feeding.is_first_epoch(), Reverse(known.len())));
         let (all, skipped): (Vec<_>, Vec<_>) = all
             .into_iter()
-            .partition(|(_, known)| known.len() >= LEAST_MODES);
+            .partition(|(_, known)| known.len() >= LEAST_MODES_OF_FEEDING);
         let grid = corpora[0].grid.clone();
         let blend = Blend::any_board(Priors::shipped());
         let mut fed: Vec<Fed> = Vec::new();

@@ -25,7 +25,7 @@ use super::tuned::{Trial, target};
 use wattgate_trainer::score::Target;
 
 /// Settings of a bracket's first rung; each rung keeps a third.
-const WIDTH: usize = 9;
+const BRACKET_WIDTH: usize = 9;
 
 /// The rungs: the divisor of the rows that train.
 const RUNGS: [usize; 3] = [9, 3, 1];
@@ -166,7 +166,7 @@ impl Budget {
     pub fn trials(&self, corpus: &KernelCorpus) -> u64 {
         let kernels = corpus.rows.iter().filter(|rows| !rows.is_empty()).count();
         let of_bracket: usize = (0..RUNGS.len())
-            .map(|rung| WIDTH / 3_usize.pow(rung as u32))
+            .map(|rung| BRACKET_WIDTH / 3_usize.pow(rung as u32))
             .sum();
         2 * kernels as u64 * u64::from(self.brackets) * of_bracket as u64
     }
@@ -200,7 +200,7 @@ pub fn search<E: From<SearchError>>(
                         && trial.target == target.to_string()
                         && trial.bracket == bracket
                 });
-                for _ in 0..WIDTH {
+                for _ in 0..BRACKET_WIDTH {
                     points.push(propose(&results, &mut random));
                 }
                 for (rung, divisor) in RUNGS.into_iter().enumerate() {
@@ -274,8 +274,8 @@ fn task<'a>(
     target: Target,
     seed: u64,
 ) -> Option<Task<'a>> {
-    const FOLDS: usize = 5;
-    let (part_of, _) = parts(corpus, rows, &HeldOut::Folds(FOLDS), seed);
+    const SEARCH_FOLDS: usize = 5;
+    let (part_of, _) = parts(corpus, rows, &HeldOut::Folds(SEARCH_FOLDS), seed);
     let split = |is_test: bool| -> Vec<&Row> {
         let pairs = rows.iter().zip(&part_of);
         let pairs =

@@ -40,10 +40,10 @@ use wattgate_trainer::score::Target;
 pub const COMPOSITION: [f64; 2] = [0.11, 0.05];
 
 /// Least number of profiled modes that correct a composition.
-pub const LEAST_MODES: usize = 5;
+pub const LEAST_CORRECTING_MODES: usize = 5;
 
 /// Parts of the profiled modes that are left out in turn.
-const FOLDS: usize = 10;
+const MODE_FOLDS: usize = 10;
 
 /// Why no model of a network was made.
 #[derive(Debug, Error)]
@@ -74,7 +74,7 @@ pub enum NetworkFitError {
     },
     /// Too few profiled modes.
     #[error(
-        "{found} modes with time and power were profiled; a correction needs at least {LEAST_MODES}, without --corpus none is needed"
+        "{found} modes with time and power were profiled; a correction needs at least {LEAST_CORRECTING_MODES}, without --corpus none is needed"
     )]
     FewModes { found: usize },
     /// The correction's kernel matrix is singular.
@@ -284,7 +284,7 @@ impl<'a> Network<'a> {
             .iter()
             .filter(|mode| mode.power_mw.is_some())
             .collect();
-        if known.len() < LEAST_MODES {
+        if known.len() < LEAST_CORRECTING_MODES {
             return Err(NetworkFitError::FewModes { found: known.len() });
         }
         let scales = Scales::from_grid(&self.grid);
@@ -296,15 +296,15 @@ impl<'a> Network<'a> {
         let every: Vec<usize> = (0..all.len()).collect();
         let expected = whole.predict(&self.predicted, &every, &all);
         let mut residuals = [0, 1].map(|_| vec![Residual { log: 0.0, sd: 1.0 }; known.len()]);
-        for fold in 0..FOLDS.min(known.len()) {
+        for fold in 0..MODE_FOLDS.min(known.len()) {
             random.set_stream(1 + fold as u64);
             let others = known
                 .iter()
                 .enumerate()
-                .filter(|(at, _)| at % FOLDS != fold);
+                .filter(|(at, _)| at % MODE_FOLDS != fold);
             let others: Vec<&Known> = others.map(|(_, mode)| *mode).collect();
             let correction = Correction::learn(&self.predicted, &others, &scales, &mut random)?;
-            for at in (fold..known.len()).step_by(FOLDS) {
+            for at in (fold..known.len()).step_by(MODE_FOLDS) {
                 let (id, place) = (known[at].id, scales.place(known[at].knobs));
                 let predicted = correction.predict(&self.predicted, &[id], &[place]);
                 for ((target, residuals), predicted) in
@@ -389,7 +389,7 @@ impl Correction {
 }
 
 /// Standard deviation of ln(time) that the factors leave.
-const LEFT: f64 = 0.03;
+const LEFT_SPREAD: f64 = 0.03;
 
 /// Standard deviations of the factors' logarithms. MIRAGE's 13 units differ in time by 25 % at the upper
 /// decile where launches take most of it, and by 10 % at the upper quartile elsewhere (digest, section 2).
@@ -407,7 +407,7 @@ fn factors(predicted: &Predicted<'_>, known: &[&Known]) -> Factors {
     let residuals = |at: [f64; 2]| -> Vec<f64> {
         let left = known.iter().map(|mode| {
             let composed = predicted.compose_one(mode.id, factors(at));
-            (mode.time_us.ln() - log(&composed, Target::Time)) / LEFT
+            (mode.time_us.ln() - log(&composed, Target::Time)) / LEFT_SPREAD
         });
         left.collect()
     };

@@ -137,14 +137,14 @@ pub fn map_near(points: &Points, prior: &Prior, near: &Map, free_noise: bool) ->
 
 /// The factor e^η that maximises N(residual; 0, others + variance·e^η)·N(η; 0, 1), by golden-section search.
 pub fn likeliest_noise(residual: f64, others: f64, variance: f64) -> f64 {
-    const STEPS: usize = 40;
+    const SEARCH_STEPS: usize = 40;
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let cost = |eta: f64| {
         let variance = others + variance * eta.exp();
         0.5 * (variance.ln() + residual.powi(2) / variance + eta.powi(2))
     };
     let (mut low, mut high) = (-REACH, REACH);
-    for _ in 0..STEPS {
+    for _ in 0..SEARCH_STEPS {
         let inner = GOLDEN * (high - low);
         match cost(high - inner) < cost(low + inner) {
             true => high = low + inner,

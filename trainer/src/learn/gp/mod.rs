@@ -111,8 +111,8 @@ impl Points {
     /// is the density that the other points give to the point's target (Rasmussen and Williams, equation 5.12),
     /// times the prior of η.
     fn find_noise(&self, theta: &[f64], noise: &mut [f64]) -> Result<(), SingularCovariance> {
-        const ROUNDS: usize = 3;
-        for _ in 0..ROUNDS {
+        const NOISE_ROUNDS: usize = 3;
+        for _ in 0..NOISE_ROUNDS {
             let solved = self.solve(theta, noise)?;
             let variance = Covariance::new(self.mean, theta).noise;
             let inverse = solved.factor.inverse();

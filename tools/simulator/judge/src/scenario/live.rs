@@ -47,7 +47,7 @@ const fn live(name: &'static str, orders: &'static [&'static str]) -> Scenario {
 }
 
 /// The scenarios in real time. [`Incident::Suspend`] stops the daemon while its board works on.
-pub const SCENARIOS: &[Scenario] = &[
+pub const LIVE_SCENARIOS: &[Scenario] = &[
     live("steady", &[]),
     Scenario {
         steps: Some([16, 32]),

@@ -57,7 +57,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let chosen = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    let all = if is_live { live::SCENARIOS } else { SCENARIOS };
+    let all = if is_live { live::LIVE_SCENARIOS } else { SCENARIOS };
     let scenarios: Vec<_> = all.iter().filter(|it| chosen(it.name)).collect();
     if let (true, Some(value)) = (scenarios.is_empty(), only) {
         return Err(Failure::Value {
@@ -120,10 +120,10 @@ const COLUMNS: &[Column<ScenarioRow>] = &[
 ];
 
 /// Width of the names of groups and rows.
-const NAMES: usize = 45;
+const NAME_WIDTH_OF_SCENARIOS: usize = 45;
 
 fn table(rows: &[ScenarioRow]) -> String {
-    let mut table = Table::new(NAMES, COLUMNS);
+    let mut table = Table::new(NAME_WIDTH_OF_SCENARIOS, COLUMNS);
     for row in rows {
         let (scenario, board, ms) = (row.scenario, row.board, row.time_constant_ms);
         let group = format!("{scenario}, {board}, {ms} ms");
