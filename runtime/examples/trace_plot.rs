@@ -25,7 +25,7 @@ struct Point {
     shown_w: f64,
     power_w: f64,
     deviation_w: f64,
-    /// The time of a step that this look detected.
+    /// The time of a step that this sample detected.
     step: Option<f64>,
     phase: String,
 }
@@ -34,7 +34,7 @@ fn points(run: &Run) -> Vec<Point> {
     let mut estimator = run.estimator();
     let mut since = None;
     let rows = run.rows.iter().map(|row| {
-        estimator.look(&row.sample(), row.time());
+        estimator.update(&row.sample(), row.time());
         let estimate = estimator.estimate().expect("there was a reading");
         let before = since.replace(estimate.since);
         let is_new = before.is_some_and(|before| before != estimate.since);

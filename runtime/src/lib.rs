@@ -79,7 +79,6 @@ pub mod grid;
 pub mod guard;
 pub mod idle;
 mod lanes;
-mod leaps;
 mod list;
 mod measured;
 pub mod model;
@@ -89,6 +88,7 @@ mod prediction;
 pub mod region;
 pub mod select;
 pub mod shape;
+mod skip_pointers;
 pub mod units;
 
 pub use estimator::Sample;

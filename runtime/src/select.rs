@@ -33,9 +33,9 @@ use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
 use crate::guard::GuardError;
 use crate::idle::Idle;
-use crate::leaps;
 pub use crate::point::Objective;
 use crate::point::Point;
+use crate::skip_pointers;
 use crate::units::{Microseconds, Milliwatts};
 
 /// Requirements on a mode. Without limits every mode of the front is allowed.
@@ -175,7 +175,7 @@ impl<const N: usize> Front<N> {
             Objective::Time => Some(fitting.end.saturating_sub(1)),
             Objective::Power => Some(fitting.start),
             Objective::Energy if query.idle != Idle::NONE => least_until(query, points, fitting),
-            energy => leaps::best(points, fitting, energy),
+            energy => skip_pointers::best(points, fitting, energy),
         };
         let chosen = best.and_then(|at| points.get(at).zip(self.times().get(at)));
         let (best, time) = chosen.ok_or(SelectError::OverLimit {

@@ -21,7 +21,7 @@ use wattgate_runtime::{
     SelectError, Settings,
 };
 
-pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, hold, look};
+pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, estimate, hold};
 
 /// Capacity of the fronts in the report.
 const FRONT: usize = 128;

@@ -56,7 +56,7 @@ impl Hypothesis {
         (power, variance)
     }
 
-    /// Updates the filters with the next look. Stores by how much the ripple of each chip seems too
+    /// Updates the filters with the next sample. Stores by how much the ripple of each chip seems too
     /// small, if that is asked for.
     pub fn update(
         &mut self,

@@ -48,7 +48,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             return Command::Keep;
         };
         // The step up that leads back is free.
-        self.ups.credit();
+        self.steps_up.credit();
         self.change(slower, State::SteppingDown, now)
     }
 }

@@ -169,7 +169,7 @@ impl Liveness {
         self.sample.is_some() && self.last_reading == now
     }
 
-    /// Whether the sensor was blind at the last look.
+    /// Whether the sensor was blind at the last sample.
     pub fn is_blind(&self) -> bool {
         self.blind.is_some()
     }

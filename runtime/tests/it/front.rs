@@ -182,7 +182,7 @@ proptest! {
         compare_all_queries(&common::random_model(&grid, shape, outputs, seed));
     }
 
-    /// A random staircase has many local minima of energy.
+    /// A random front has many local minima of energy.
     #[test]
     fn the_least_energy_of_any_part_of_a_front_is_found(
         steps in proptest::collection::vec((1..60_000_i32, 1..60_000_i32), 1..300),

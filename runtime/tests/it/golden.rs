@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common;
-use wattgate_report::{Console, LIMIT, MODELS, SETTINGS, WORKSPACE, hold, look, run};
+use wattgate_report::{Console, LIMIT, MODELS, SETTINGS, WORKSPACE, estimate, hold, run};
 use wattgate_runtime::estimator::Estimator;
 use wattgate_runtime::format::Kind;
 use wattgate_runtime::network::Workspace;
@@ -85,7 +85,7 @@ fn every_target_holds_a_limit_with_the_same_bits() {
 fn every_target_follows_a_power_with_the_same_bits() {
     let mut estimator = Estimator::new(SETTINGS.chips);
     let mut text = Text(String::new());
-    look(&mut text, &mut estimator, Estimator::look);
+    estimate(&mut text, &mut estimator, Estimator::update);
     assert_golden("look.txt", text.0.as_bytes());
 }
 

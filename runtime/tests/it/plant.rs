@@ -224,7 +224,7 @@ pub struct Plant {
     pub modes: Vec<(u64, ModeId)>,
     pub states: Vec<(u64, State)>,
     pub account: Account,
-    pub looks: u64,
+    pub samples: u64,
 }
 
 /// Tolerance of a limit, as part of it: a new mode with an error of 1.5 % may exceed the limit
@@ -345,7 +345,7 @@ impl Plant {
             modes: Vec::new(),
             states: Vec::new(),
             account: Account::default(),
-            looks: 0,
+            samples: 0,
         };
         let power = plant.milliwatts(mode, 1.0);
         plant.registers = sensor.chips.map(|chip| chip.share * power);
@@ -490,8 +490,8 @@ impl Plant {
 
     /// Runs until the governor's next step. Returns the mode that it sets, if any.
     pub fn run_to_next_step(&mut self, milliwatts: u32) -> Option<ModeId> {
-        let (looks, commands) = (self.looks, self.modes.len());
-        while self.looks == looks {
+        let (samples, commands) = (self.samples, self.modes.len());
+        while self.samples == samples {
             self.run(1, milliwatts);
         }
         self.modes.get(commands).map(|(_, mode)| *mode)
@@ -518,7 +518,7 @@ impl Plant {
     }
 
     fn step(&mut self) {
-        self.looks += 1;
+        self.samples += 1;
         if !self.is_frozen {
             self.frozen = self.sample();
         }
@@ -566,16 +566,16 @@ impl Plant {
     }
 
     /// Maximum number of steps up within a minute.
-    pub fn most_ups_a_minute(&self) -> usize {
+    pub fn most_steps_up_a_minute(&self) -> usize {
         let changes = self.modes.windows(2);
         let is_up =
             |pair: &&[(u64, ModeId)]| self.microseconds(pair[1].1) < self.microseconds(pair[0].1);
-        let ups: Vec<u64> = changes.filter(is_up).map(|pair| pair[1].0).collect();
+        let steps_up: Vec<u64> = changes.filter(is_up).map(|pair| pair[1].0).collect();
         let within = |start: u64| {
             let minute = start..start + 60_000;
-            ups.iter().filter(|at| minute.contains(at)).count()
+            steps_up.iter().filter(|at| minute.contains(at)).count()
         };
-        ups.iter().map(|at| within(*at)).max().unwrap_or(0)
+        steps_up.iter().map(|at| within(*at)).max().unwrap_or(0)
     }
 }
 

@@ -112,7 +112,8 @@ impl Ina238 {
             .collect();
         let labels = devices.iter().map(|device| label(search, device));
         let labels: Vec<Option<String>> = labels.collect();
-        let is_input = |it: &Option<String>| it.as_deref().is_some_and(|it| BOARD_INPUTS.contains(&it));
+        let is_input =
+            |it: &Option<String>| it.as_deref().is_some_and(|it| BOARD_INPUTS.contains(&it));
         let named = labels.iter().position(is_input);
         let is_thors = |device: &PathBuf| search.word(&device.join("name")).as_deref() == Ok(THORS);
         let only = (labels == [None] && devices.first().is_some_and(is_thors)).then_some(0);

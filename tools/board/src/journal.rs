@@ -130,7 +130,9 @@ pub(crate) fn read_back_at_most(
     knob: &Knob,
     most: i64,
 ) -> Result<(), KnobError> {
-    with_retries(files, READ_RETRIES, |files| expect_at_most(files, knob, most))
+    with_retries(files, READ_RETRIES, |files| {
+        expect_at_most(files, knob, most)
+    })
 }
 
 /// Reads a knob once; a higher value than `most` is an error.

@@ -36,7 +36,9 @@ impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(why) = self;
         match why.kind() {
-            io::ErrorKind::WouldBlock => write!(f, "no answer within {} s", ANSWER_TIMEOUT.as_secs()),
+            io::ErrorKind::WouldBlock => {
+                write!(f, "no answer within {} s", ANSWER_TIMEOUT.as_secs())
+            }
             io::ErrorKind::UnexpectedEof => write!(f, "it has closed the connection"),
             io::ErrorKind::PermissionDenied => {
                 write!(

@@ -118,7 +118,9 @@ impl Desk {
         *state = State::Asked(path);
         self.changed.notify_all();
         let is_open = |state: &mut State| !matches!(state, State::Answered(_));
-        let waited = self.changed.wait_timeout_while(state, READ_DEADLINE, is_open);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, READ_DEADLINE, is_open);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match *state {
             State::Answered(answer) => {

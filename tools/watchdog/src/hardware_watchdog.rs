@@ -80,7 +80,10 @@ impl HardwareWatchdog {
 
     /// Feeds the timer, at most once a second. Of consecutive failures only the first is returned.
     pub fn feed(&mut self, now: Milliseconds) -> Result<(), HardwareWatchdogError> {
-        if self.written.is_some_and(|last| now.since(last) < FEED_INTERVAL) {
+        if self
+            .written
+            .is_some_and(|last| now.since(last) < FEED_INTERVAL)
+        {
             return Ok(());
         }
         self.written = Some(now);

@@ -28,7 +28,10 @@ pub const LOWERINGS_FILE: &str = "lowerings";
 /// is full, and on the disk, which survives a reboot. The first one is never older.
 pub fn files(root: &Path) -> [PathBuf; 2] {
     let state = root.join(STATE_DIR.trim_start_matches('/'));
-    [root_directory(root).join(LOWERINGS_FILE), state.join(LOWERINGS_FILE)]
+    [
+        root_directory(root).join(LOWERINGS_FILE),
+        state.join(LOWERINGS_FILE),
+    ]
 }
 
 /// Version of that file.
@@ -166,7 +169,10 @@ impl Lowerings {
         let header: File<serde::de::IgnoredAny> =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
         if header.version != LOWERINGS_VERSION {
-            return Err(format!("version is {}, expected {LOWERINGS_VERSION}", header.version));
+            return Err(format!(
+                "version is {}, expected {LOWERINGS_VERSION}",
+                header.version
+            ));
         }
         let file: File<Self> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut lowerings = file.lowerings;

@@ -39,14 +39,14 @@ use crate::unit::ThisUnit;
 /// Capacity of the front; a larger front is thinned.
 pub const POINTS: usize = 256;
 
-/// Interval between looks near the limit, per rail, which bounds the I2C bus time of sensor reads.
-/// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a look reads the current
+/// Interval between steps near the limit, per rail, which bounds the I2C bus time of sensor reads.
+/// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a step reads the current
 /// of each rail, and its voltage if it may have changed. 15 ms per rail take 4.1 % of the bus, and
-/// up to 6.5 % with the extra looks after a suspected change of power (tests/it/control/sensor.rs).
-const LOOK_MS_PER_RAIL: u64 = 15;
+/// up to 6.5 % with the extra steps after a suspected change of power (tests/it/control/sensor.rs).
+const SAMPLE_MS_PER_RAIL: u64 = 15;
 
-/// Least interval between looks: shorter ones do not resolve the slope of a power step.
-const MIN_LOOK_INTERVAL: Milliseconds = Milliseconds(16);
+/// Least interval between steps: shorter ones do not resolve the slope of a power step.
+const MIN_SAMPLE_INTERVAL: Milliseconds = Milliseconds(16);
 
 /// How many modes are tried. If each of them shows another knob that does not obey, the least mode is set.
 const MOST_CHOICES: u32 = 8;
@@ -515,11 +515,11 @@ impl Setup {
     pub fn governor(&self) -> Governor<POINTS> {
         let steps = self.board.sensor_steps();
         let chips = steps.map(|step| Chip { step, ..Chip::L4T });
-        let look = self.board.rails().count() as u64 * LOOK_MS_PER_RAIL;
+        let interval = self.board.rails().count() as u64 * SAMPLE_MS_PER_RAIL;
         let settings = Settings {
             sensor_offset: self.board.sensor_offset(),
             chips,
-            look: Milliseconds(look).max(MIN_LOOK_INTERVAL),
+            sample_interval: Milliseconds(interval).max(MIN_SAMPLE_INTERVAL),
             memory: self.config.memory.0,
             ..Settings::default()
         };

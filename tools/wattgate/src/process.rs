@@ -43,7 +43,7 @@ use crate::world::{Event, Exit, World};
 /// The end of a workload is seen within this time.
 const CHECK_WORKLOAD: Duration = Duration::from_millis(200);
 
-/// Interval between looks at a workload that is to end.
+/// Interval between checks of a workload that is to end.
 const CHECK_END: Duration = Duration::from_millis(10);
 
 /// Time that a workload has to end after a signal of the user, after SIGTERM, and after SIGKILL.

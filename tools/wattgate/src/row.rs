@@ -107,7 +107,7 @@ pub struct Row {
     pub power_spread_pct: Option<f64>,
     /// Temperature of the hottest zone at the end, in °C.
     pub temperature_c: Option<f64>,
-    /// True clock of the slowest CPU cluster, the median of the looks.
+    /// True clock of the slowest CPU cluster, the median of the samples.
     pub delivered_cpu_khz: Option<u32>,
     /// Events of the over-current protection in the window.
     pub over_current: u64,

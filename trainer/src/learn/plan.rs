@@ -228,7 +228,10 @@ impl Board {
         let places = self.places_of(&drawn[..drawn.len().min(MOST_CANDIDATES)]);
         drawn.shuffle(random);
         let others = drawn.into_iter().filter(|at| free[*at] && Some(*at) != old);
-        let candidates: Vec<usize> = old.into_iter().chain(others.take(MOST_CANDIDATES)).collect();
+        let candidates: Vec<usize> = old
+            .into_iter()
+            .chain(others.take(MOST_CANDIDATES))
+            .collect();
         let at = self.places_of(&candidates);
         let mut worth = vec![0.0; candidates.len()];
         for process in processes {

@@ -71,7 +71,11 @@ impl Teachers {
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
-    pub fn fit_map(grid: &Grid, used: &[Known], priors: &Priors) -> Result<Self, SingularCovariance> {
+    pub fn fit_map(
+        grid: &Grid,
+        used: &[Known],
+        priors: &Priors,
+    ) -> Result<Self, SingularCovariance> {
         Self::learn(grid, used, &[], &Blend::any_board(priors), None)
     }
 

@@ -71,7 +71,7 @@ fn a_step_is_estimated_as_soon_as_rounding_allows() {
         let mut plant = Plant::new(&setup, from, seed);
         plant.run(4_000);
         plant.power = from + step;
-        plant.run(allowed + setup.looks.1 as u64);
+        plant.run(allowed + setup.intervals.1 as u64);
         let mut worst = 0.0_f64;
         for _ in 0..500 {
             if plant.pass() {
@@ -163,7 +163,7 @@ impl Jump {
             let mut plant = Plant::new(setup, power, 90_000 + seed);
             plant.run(4_000 + random.between(0.0, 100.0) as u64);
             if let Some(error) = announced {
-                plant.look();
+                plant.update();
                 let expected = 1.0 + part * (1.0 + error * random.normal());
                 plant.estimator.expect_change(expected as f32);
             }

@@ -114,11 +114,11 @@ fn settings() -> impl Strategy<Value = Settings> {
     let memory = proptest::option::of(number());
     let times = (1..=100_u64, 1..=1_000_u64, 1..=1_000_u64);
     (chips, 0..=1_u32 << 16, power(), times, memory).prop_map(
-        |(chips, sensor_gain, offset, (look, window, settling), memory)| Settings {
+        |(chips, sensor_gain, offset, (interval, window, settling), memory)| Settings {
             chips,
             sensor_gain,
             sensor_offset: Milliwatts(offset % 40_000),
-            look: Milliseconds(look),
+            sample_interval: Milliseconds(interval),
             window: Milliseconds(window),
             settling: Milliseconds(settling),
             memory: memory.map(Milliseconds),
@@ -271,16 +271,16 @@ fn settings_out_of_range_are_refused() {
         set(&mut settings);
         settings
     };
-    let look = |ms| changed(&|it| it.look = Milliseconds(ms));
+    let interval = |ms| changed(&|it| it.sample_interval = Milliseconds(ms));
     let gain = |gain| changed(&|it| it.sensor_gain = gain);
     let slow = |chip: usize, ms| changed(&|it| it.chips[chip].time_constant = Milliseconds(ms));
     let last = MOST_CHIPS - 1;
     let bad = [
         gain((1 << 16) + 1),
         gain(u32::MAX),
-        look(0),
-        look(101),
-        look(u64::MAX),
+        interval(0),
+        interval(101),
+        interval(u64::MAX),
         slow(0, 60_001),
         slow(last, u64::MAX),
     ];
@@ -294,8 +294,8 @@ fn settings_out_of_range_are_refused() {
     let edges = [
         gain(0),
         gain(1 << 16),
-        look(1),
-        look(100),
+        interval(1),
+        interval(100),
         slow(0, 0),
         slow(last, 60_000),
     ];

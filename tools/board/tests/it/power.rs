@@ -399,14 +399,14 @@ fn a_step_of_the_supply_is_no_step_of_the_power() {
             let mut board = discover(&files);
             assert!(board.set_averaging(&mut files, samples).is_ok());
             load(&mut files);
-            let look = Duration::from_millis(45);
+            let interval = Duration::from_millis(45);
             for _ in 0..100 {
-                files.wait(look);
+                files.wait(interval);
                 assert!(board.sample(&files).is_ok());
             }
             files.tree.control(after).expect("a command");
             for count in 0..40 {
-                files.wait(look);
+                files.wait(interval);
                 let labels: Vec<String> = board.rails().map(str::to_owned).collect();
                 let millivolts_and_milliamperes = |label: &String| reading(&files, label);
                 let shown: i64 = labels

@@ -389,7 +389,7 @@ impl<'a> Running<'a> {
     fn run(&mut self, is_end: impl Fn(f64, f64) -> bool, longest_s: f64) {
         while !is_end(self.passed_s, self.steps) && self.passed_s < longest_s {
             let start = self.daemon.files().now();
-            let next = self.daemon.look(&BoardClock(start), &mut |_| {});
+            let next = self.daemon.step(&BoardClock(start), &mut |_| {});
             let next = Duration::from_millis(next.0).max(start + Duration::from_millis(1));
             let (_, mode) = self.daemon.status();
             let truth = self.subject.truth(mode.knobs());

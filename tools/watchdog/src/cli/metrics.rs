@@ -34,7 +34,7 @@ Example:
 /// The address without `--listen`.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_753);
 
-/// The longest time without a look at slow clients.
+/// The longest time between two checks of slow clients.
 const HTTP_TURN: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,

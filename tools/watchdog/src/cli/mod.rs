@@ -37,8 +37,8 @@ use crate::group::GroupError;
 use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
 use crate::log::finish;
-use crate::saved_state::SavedStateError;
 use crate::quantity::Watts;
+use crate::saved_state::SavedStateError;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\

@@ -152,7 +152,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
     let mut control = Control::new(setup, files);
     let start = System.now();
     while System.now().since(start) < MEASURED && !stop.load(Ordering::Relaxed) {
-        let next = control.look(System.now(), &mut |event| log(event.priority(), &event));
+        let next = control.step(System.now(), &mut |event| log(event.priority(), &event));
         let wait = next.since(System.now()).0.clamp(1, 100);
         thread::sleep(Duration::from_millis(wait));
     }

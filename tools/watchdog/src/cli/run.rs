@@ -68,7 +68,7 @@ Example:
 /// Interval of systemd's watchdog notifications.
 const ALIVE_INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// Writing a file may take this long. The loop writes only if the next look is due later than that.
+/// Writing a file may take this long. The loop writes only if the next step is due later than that.
 const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
 
 /// Name of the file that calls for root, beside the socket.
@@ -315,7 +315,7 @@ struct Lessons {
     saver: Option<(PathBuf, Saver)>,
     saved: Option<Lesson>,
     changes: u64,
-    looked: Milliseconds,
+    checked: Milliseconds,
     has_failed: bool,
 }
 
@@ -326,7 +326,7 @@ impl Lessons {
             saver: None,
             saved: None,
             changes: 0,
-            looked: System.now(),
+            checked: System.now(),
             has_failed: false,
         }
     }
@@ -334,8 +334,8 @@ impl Lessons {
     /// Once a minute, if there is something new.
     fn save(&mut self, daemon: &Daemon<InTime>) {
         let now = System.now();
-        if now.since(self.looked) >= LESSON_INTERVAL {
-            self.looked = now;
+        if now.since(self.checked) >= LESSON_INTERVAL {
+            self.checked = now;
             self.give(daemon);
         }
     }
@@ -400,7 +400,7 @@ impl Process {
     fn run(&mut self, place: &Place) {
         let mut emit = |event: Event<'_>| log(event.priority(), &event);
         while !self.signals.stop.load(Ordering::Relaxed) {
-            let next = self.daemon.look(&System, &mut emit);
+            let next = self.daemon.step(&System, &mut emit);
             self.report_alive();
             if self.signals.reload.swap(false, Ordering::Relaxed) {
                 self.reload(place);
@@ -409,7 +409,7 @@ impl Process {
             self.save_lowerings();
             self.lessons.save(&self.daemon);
             self.call_root();
-            // A late glance at the mode does less harm than a late look.
+            // A late glance at the mode does less harm than a late step.
             let due = self.daemon.due().unwrap_or(next);
             self.write_files(due);
             self.find_clocks(place, due);
@@ -417,7 +417,7 @@ impl Process {
         }
     }
 
-    /// Serves clients until the next look is due, a signal arrives, or a client changes the limit
+    /// Serves clients until the next step is due, a signal arrives, or a client changes the limit
     /// or the model.
     fn serve(&mut self, next: Milliseconds) {
         let mut is_ready = false;
@@ -427,9 +427,9 @@ impl Process {
                 return;
             }
             let services = &mut self.services;
-            let is_look_due = services.turn(is_ready, &mut self.daemon, &System, next);
+            let is_step_due = services.turn(is_ready, &mut self.daemon, &System, next);
             self.save_lowerings();
-            if is_look_due {
+            if is_step_due {
                 return;
             }
             let now = System.now();
@@ -459,7 +459,7 @@ impl Process {
             };
             PollFd::from_borrowed_fd(stream, flags)
         });
-        // An error, such as EINTR, counts as a signal: the next look comes early.
+        // An error, such as EINTR, counts as a signal: the next step comes early.
         let used = used.min(waiting.len());
         let Ok(_) = poll(&mut waiting[..used], Some(&timeout)) else {
             return (true, false);
@@ -548,7 +548,7 @@ impl Process {
         self.daemon.note_saved(self.saver.saved());
     }
 
-    /// Writes the files that are due if there is enough time before the next look.
+    /// Writes the files that are due if there is enough time before the next step.
     fn write_files(&mut self, next: Milliseconds) {
         let now = System.now();
         if next.since(now) < MIN_TIME_FOR_FILE {

@@ -86,7 +86,11 @@ pub fn setup(
             // Without clients all the same.
             hold.socket = Socket::open(&directory(&place.root), group).ok();
         }
-        let interval = if is_booting { EARLY_INTERVAL } else { LATER_INTERVAL };
+        let interval = if is_booting {
+            EARLY_INTERVAL
+        } else {
+            LATER_INTERVAL
+        };
         while System.now().since(tried) < interval {
             if is_stopped() {
                 if let Some(kept) = hold.kept {

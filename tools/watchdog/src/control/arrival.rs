@@ -10,7 +10,7 @@ use wattgate_runtime::{Milliseconds, ModeId, PowerMode};
 
 use super::Control;
 
-/// Interval of looks while clocks follow.
+/// Interval of steps while clocks follow.
 pub(super) const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
 
 /// Maximum of the wait. The limit applies to the mean of this time: on a board that takes longer, waiting
@@ -28,7 +28,7 @@ const REMEMBERED: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Change {
     id: ModeId,
-    /// The first look after it: the board had all knobs then.
+    /// The first step after it: the board had all knobs then.
     since: Option<Milliseconds>,
     /// When the board showed its clocks.
     followed: Option<Milliseconds>,
@@ -147,7 +147,7 @@ impl<F: Files> Control<F> {
         is_made
     }
 
-    /// A mode was set: waits for its clocks from the next look on.
+    /// A mode was set: waits for its clocks from the next step on.
     pub(super) fn await_clocks(&mut self, id: ModeId, mode: &PowerMode) {
         let before = self.current;
         let is_visible = before.is_none_or(|before| self.board.shows_change(&before, mode));
@@ -162,9 +162,9 @@ mod tests {
     /// Sets a mode whose clocks take a time, and returns when it counts as made.
     fn made(arrival: &mut Arrival, takes: u64, is_visible: bool) -> u64 {
         arrival.begin(ModeId(0), is_visible);
-        let looks = (0..2_000).step_by(10);
+        let times = (0..2_000).step_by(10);
         let mut made = None;
-        for passed in looks {
+        for passed in times {
             let is_shown = !is_visible || passed >= takes;
             if arrival.take(Milliseconds(1_000 + passed), is_shown) {
                 made = made.or(Some(passed));

@@ -126,7 +126,7 @@ impl Socket {
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
     /// whether a request, or the end of a client, changed the limit, the model, or who has the
-    /// board, so that a look is due.
+    /// board, so that a step is due.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,

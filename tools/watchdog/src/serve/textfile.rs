@@ -51,7 +51,10 @@ impl Textfile {
         daemon: &Daemon<F>,
         now: Milliseconds,
     ) -> Result<(), TextfileError> {
-        if self.written.is_some_and(|last| now.since(last) < TEXTFILE_INTERVAL) {
+        if self
+            .written
+            .is_some_and(|last| now.since(last) < TEXTFILE_INTERVAL)
+        {
             return Ok(());
         }
         self.written = Some(now);

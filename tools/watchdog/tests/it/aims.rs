@@ -39,7 +39,7 @@ fn run(
     while server.rig.clocks.now.get() < end {
         let due = server.rig.clocks.now.get() + 100;
         while server.rig.clocks.now.get() < due {
-            server.rig.look();
+            server.rig.step();
         }
         let done = server.rig.daemon.files().tree.jetson().minibatches();
         let report = server.ask(client, Request::Steps(told(done)));

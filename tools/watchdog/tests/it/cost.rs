@@ -131,7 +131,7 @@ impl Rig {
         self.level = level;
         let mut allocated = 0;
         while self.now.0 < end {
-            allocated += self.look();
+            allocated += self.step();
         }
         allocated
     }
@@ -150,10 +150,10 @@ impl Rig {
         }
     }
 
-    /// Runs one look. Returns the number of allocations.
-    fn look(&mut self) -> usize {
+    /// Runs one step. Returns the number of allocations.
+    fn step(&mut self) -> usize {
         let mut emit = |event: Event<'_>| log(event.priority(), &event);
-        let (allocated, next) = allocations(|| self.control.look(self.now, &mut emit));
+        let (allocated, next) = allocations(|| self.control.step(self.now, &mut emit));
         self.pass(next.max(Milliseconds(self.now.0 + 1)));
         allocated
     }
@@ -187,7 +187,7 @@ fn control_does_not_allocate() {
         // The sensor is missing.
         fs::rename(&rig.sensor, rig.root.join("away")).expect("renamed");
         for _ in 0..30 {
-            allocated += rig.look();
+            allocated += rig.step();
         }
         fs::rename(rig.root.join("away"), &rig.sensor).expect("renamed");
         let (status, _) = rig.control.status();
@@ -215,7 +215,7 @@ fn services_without_clients_do_not_allocate() {
     for _ in 0..200 {
         let (in_turn, ()) = allocations(|| {
             let mut emit = |event: Event<'_>| log(event.priority(), &event);
-            let next = daemon.look(&clock, &mut emit);
+            let next = daemon.step(&clock, &mut emit);
             let until = Milliseconds(clock.0.get() + 1).max(next);
             for is_ready in [false, true] {
                 services.turn(is_ready, &mut daemon, &clock, until);
@@ -241,7 +241,7 @@ impl Clock for Still {
     }
 }
 
-/// Prints the time from the start of the look that reads a power over the limit to the last write
+/// Prints the time from the start of the step that reads a power over the limit to the last write
 /// of the new mode.
 #[test]
 fn a_reading_over_the_limit_is_answered_in_the_same_look() {
@@ -254,7 +254,7 @@ fn a_reading_over_the_limit_is_answered_in_the_same_look() {
         let (changes, over) = (rig.control.status().0.changes, rig.now);
         while rig.control.status().0.changes == changes {
             let begin = Instant::now();
-            rig.look();
+            rig.step();
             let written = rig.control.files().written;
             if rig.control.status().0.changes > changes {
                 let written = written.expect("written");

@@ -148,7 +148,7 @@ fn what_holds_is_what_the_rule_computes() {
             rule.pass(rig.clocks.now.get());
             rig.run(1);
             rule.pass(rig.clocks.now.get());
-            rig.look();
+            rig.step();
             let (limit, source) = rig.daemon.limit();
             assert_eq!(
                 limit.power.0,
@@ -345,7 +345,13 @@ fn a_lowered_limit_holds_though_the_disk_is_full() {
     with_board("30W", |rig| {
         let mut daemon = rig.run("<6>tracking; measured ");
         // A folder in the place of the file cannot be replaced by a file.
-        fs::create_dir_all(rig.root.join("var/lib/wattgate").join(LOWERINGS_FILE).join("x")).expect("made");
+        fs::create_dir_all(
+            rig.root
+                .join("var/lib/wattgate")
+                .join(LOWERINGS_FILE)
+                .join("x"),
+        )
+        .expect("made");
         let (code, _, errors) = outcome(rig.client("set-limit").arg("15W"));
         assert_eq!(code, Some(0), "{errors}");
         daemon.logs("<4>cannot save the limits of clients, which a reboot would lose: ");

@@ -151,10 +151,17 @@ fn after_a_reboot_the_file_that_was_left_is_discarded() {
     let max = "/cpufreq/policy0/scaling_max_freq ";
     let (head, tail) = text.split_once(max).expect("a clock");
     let (_, tail) = tail.split_once('\n').expect("a value");
-    fs::write(still.rig.saved_state_file(), format!("{head}{max}1\n{tail}")).expect("written");
+    fs::write(
+        still.rig.saved_state_file(),
+        format!("{head}{max}1\n{tail}"),
+    )
+    .expect("written");
     still.set_boot_id("00000000-0000-4000-8000-000000000001\n");
     let saved_state = still.keep();
-    assert_eq!(saved_state.origin(), &Origin::SavedAgain(Unusable::OtherBoot));
+    assert_eq!(
+        saved_state.origin(),
+        &Origin::SavedAgain(Unusable::OtherBoot)
+    );
     let again = fs::read_to_string(still.rig.saved_state_file()).expect("saved");
     assert!(again.starts_with("boot_id 00000000-0000-4000-8000-000000000001\n"));
     assert_eq!(knobs_in(&again), still.rig.knobs());
@@ -186,7 +193,10 @@ fn without_a_readable_boot_id_the_file_is_trusted() {
         still.set_boot_id(id);
         assert_eq!(still.keep().origin(), &Origin::Left);
         // The file keeps the id that it has.
-        assert_eq!(fs::read_to_string(still.rig.saved_state_file()).expect("there"), text);
+        assert_eq!(
+            fs::read_to_string(still.rig.saved_state_file()).expect("there"),
+            text
+        );
     }
     fs::remove_file(still.rig.saved_state_file()).expect("removed");
     assert_eq!(still.keep().origin(), &Origin::Saved);
@@ -220,7 +230,11 @@ fn a_defective_file_is_replaced() {
 /// Makes the state directory a link to nothing, so that not even root can write there. Returns the
 /// directory that mends it.
 fn break_directory(rig: &Rig) -> PathBuf {
-    let directory = rig.saved_state_file().parent().expect("a directory").to_owned();
+    let directory = rig
+        .saved_state_file()
+        .parent()
+        .expect("a directory")
+        .to_owned();
     fs::create_dir_all(directory.parent().expect("a directory")).expect("made");
     let target = rig.root.join("mended");
     symlink(&target, &directory).expect("linked");
@@ -246,7 +260,10 @@ fn a_state_that_cannot_be_written_is_kept_in_memory_and_written_later() {
     // At most one attempt a minute.
     assert!(!saved_state.retry(Milliseconds(MINUTE - 1)));
     assert!(saved_state.retry(Milliseconds(MINUTE)));
-    assert!(!saved_state.retry(Milliseconds(2 * MINUTE)), "once is enough");
+    assert!(
+        !saved_state.retry(Milliseconds(2 * MINUTE)),
+        "once is enough"
+    );
     assert!(saved_state.unwritten().is_none());
     let saved = fs::read_to_string(&path).expect("saved");
     assert_eq!(knobs_in(&saved), before);

@@ -66,13 +66,13 @@ impl Server {
         Client::from_stream(UnixStream::connect(self.directory.join("socket")).expect("connected"))
     }
 
-    /// Serves clients after a poll event, 100 ms before the next look. Returns whether the daemon
+    /// Serves clients after a poll event, 100 ms before the next step. Returns whether the daemon
     /// changed.
     pub fn turn(&mut self) -> bool {
         self.turn_for(100)
     }
 
-    /// Serves clients after a poll event until the next look, which is due in `ms`.
+    /// Serves clients after a poll event until the next step, which is due in `ms`.
     pub fn turn_for(&mut self, ms: u64) -> bool {
         let until = Milliseconds(self.rig.clocks.now.get() + ms);
         let (daemon, clocks) = (&mut self.rig.daemon, &self.rig.clocks);
@@ -111,11 +111,11 @@ impl Server {
         client
     }
 
-    /// Runs looks for some seconds and serves clients after each one.
+    /// Runs steps for some seconds and serves clients after each one.
     pub fn run(&mut self, seconds: u64) {
         let end = self.rig.clocks.now.get() + 1_000 * seconds;
         while self.rig.clocks.now.get() < end {
-            self.rig.look();
+            self.rig.step();
             self.turn();
         }
     }

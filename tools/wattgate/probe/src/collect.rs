@@ -221,7 +221,8 @@ impl Collector<'_> {
             return None;
         }
         let target = fs::canonicalize(place).ok()?;
-        let [from, to] = [place, &target].map(|it| self.path(it).filter(|path| is_linux_path(path)));
+        let [from, to] =
+            [place, &target].map(|it| self.path(it).filter(|path| is_linux_path(path)));
         self.links.insert(from?, to?);
         Some(target)
     }

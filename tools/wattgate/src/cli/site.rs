@@ -69,7 +69,8 @@ impl Site {
                 check_writable(&board)?;
                 let state = common.root.join(STATE);
                 Right::Own {
-                    saved_state: SavedState::of_session(&board, &files, &common.root, &state)?.written()?,
+                    saved_state: SavedState::of_session(&board, &files, &common.root, &state)?
+                        .written()?,
                     _lock: lock,
                 }
             }

@@ -30,7 +30,7 @@ use super::pattern::{Lines, Pattern, Tally};
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
 
-/// Interval between looks at a log file of which no event tells, such as one on a network.
+/// Interval between checks of a log file of which no event tells, such as one on a network.
 const LOG_POLL: Duration = Duration::from_millis(100);
 
 /// Longest wait for the rest of the output of a workload that has ended.
@@ -73,7 +73,7 @@ impl Shared {
     }
 
     /// Looks for counts in a line.
-    fn look(&self, line: &[u8], is_complete: bool, last_line: &mut Vec<u8>) -> bool {
+    fn count(&self, line: &[u8], is_complete: bool, last_line: &mut Vec<u8>) -> bool {
         last_line.clear();
         last_line.extend_from_slice(&line[..line.len().min(SHOWN)]);
         let Some(found) = self.pattern.find(line, is_complete) else {
@@ -91,14 +91,14 @@ impl Shared {
     fn read(&self, lines: &mut Lines, bytes: Option<&[u8]>) {
         let mut last_line = Vec::new();
         let mut has_found = false;
-        let mut look = |line: &[u8], is_complete| {
-            let found = self.look(line, is_complete, &mut last_line);
+        let mut count = |line: &[u8], is_complete| {
+            let found = self.count(line, is_complete, &mut last_line);
             has_found |= found;
             found
         };
         match bytes {
-            Some(bytes) => lines.split(bytes, &mut look),
-            None => lines.finish(&mut look),
+            Some(bytes) => lines.split(bytes, &mut count),
+            None => lines.finish(&mut count),
         }
         if !last_line.is_empty() {
             let text = String::from_utf8_lossy(&last_line);

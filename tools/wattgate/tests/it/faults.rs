@@ -131,7 +131,9 @@ fn after_a_kill_while_a_limit_is_held_the_daemon_restores_the_board() {
     let state = state.parent().expect("a folder");
     let saved_state = SavedState::keep(&board, &Disk, &root, state).expect("kept");
     assert_eq!(saved_state.origin(), &Origin::Left);
-    saved_state.restore(&mut board, &mut Disk).expect("restored");
+    saved_state
+        .restore(&mut board, &mut Disk)
+        .expect("restored");
     living.await_settings(&before);
 }
 
@@ -291,7 +293,10 @@ fn a_session_restores_what_was_there_and_not_what_the_daemon_found() {
     let (code, _, errors) = run(&mut command);
     assert_eq!(code, Some(0), "{errors}");
     wait_for("what was there", || living.settings() == left);
-    assert!(living.saved_state_file().exists(), "the daemon's to restore");
+    assert!(
+        living.saved_state_file().exists(),
+        "the daemon's to restore"
+    );
 }
 
 #[test]

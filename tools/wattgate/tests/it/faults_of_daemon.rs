@@ -16,8 +16,8 @@ use wattgate_watchdog::config::Config;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::lock::{Lock, directory, root_directory};
-use wattgate_watchdog::saved_state::SavedState;
 use wattgate_watchdog::report::{Report, Source};
+use wattgate_watchdog::saved_state::SavedState;
 use wattgate_watchdog::serve::Services;
 use wattgate_watchdog::serve::protocol::{Request, WantedLimit};
 use wattgate_watchdog::serve::socket::Socket;
@@ -63,7 +63,7 @@ impl Watchdog {
             let of_root = Socket::open_root(&root_directory(&below)).expect("opened");
             let mut services = Services::new(Some(of_root), Some(clients));
             while ends.load(Ordering::Relaxed) == 0 {
-                let next = daemon.look(&System, &mut |_| ());
+                let next = daemon.step(&System, &mut |_| ());
                 let changed = services.turn(true, &mut daemon, &System, next);
                 if !changed && System.now() < next {
                     thread::sleep(Duration::from_millis(1));
@@ -71,7 +71,9 @@ impl Watchdog {
             }
             if ends.load(Ordering::Relaxed) == CLEAN {
                 let (mut board, mut files) = daemon.release();
-                saved_state.restore(&mut board, &mut files).expect("restored");
+                saved_state
+                    .restore(&mut board, &mut files)
+                    .expect("restored");
             }
         });
         let watchdog = Self {
@@ -186,7 +188,10 @@ fn the_end_of_the_daemon_ends_the_session_and_its_next_start_restores_the_board(
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");
     assert!(errors.contains(LOST), "{errors}");
-    assert!(living.saved_state_file().exists(), "the daemon's to restore");
+    assert!(
+        living.saved_state_file().exists(),
+        "the daemon's to restore"
+    );
     let mut daemon = Watchdog::start(&living);
     daemon.end(CLEAN);
     living.await_settings(&before);

@@ -156,7 +156,10 @@ impl Living {
     /// Waits until all settings are what they were.
     pub fn await_settings(&self, expected: &[String]) {
         wait_for("the settings from before", || self.settings() == expected);
-        for file in [self.saved_state_file(), self.saved_state_file().with_file_name("session")] {
+        for file in [
+            self.saved_state_file(),
+            self.saved_state_file().with_file_name("session"),
+        ] {
             assert!(!file.exists(), "nothing is left to restore");
         }
     }

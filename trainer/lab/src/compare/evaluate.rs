@@ -78,12 +78,12 @@ impl Comparison<'_> {
         }
     }
 
-    /// Trains every method on every split and applies `look` to each. Results have a fixed order.
+    /// Trains every method on every split and applies `apply` to each. Results have a fixed order.
     /// Advances `progress` by one per training.
     pub fn run<T: Send>(
         &self,
         progress: &ProgressBar,
-        look: impl Fn(&TrainedRun<'_>) -> Result<T, CompareError> + Sync,
+        apply: impl Fn(&TrainedRun<'_>) -> Result<T, CompareError> + Sync,
     ) -> Result<Vec<T>, CompareError> {
         Reference::refuse_own(self.references, self.corpus, &[])?;
         for method in self.methods {
@@ -124,7 +124,7 @@ impl Comparison<'_> {
                 trained,
                 seconds: start.elapsed().as_secs_f64(),
             };
-            let result = look(&learned);
+            let result = apply(&learned);
             progress.inc(1);
             result
         };

@@ -9,8 +9,8 @@
 //! `SAMPLED` points has samples of θ, all with the estimated η; a process of more points has the estimated θ alone.
 //! The first [`DECIDING`] points decide on θ. The estimate of η and the predictions use all points.
 
-mod hyper;
 mod covariance;
+mod hyper;
 
 use std::f64::consts::TAU;
 
@@ -22,8 +22,8 @@ use rayon::prelude::*;
 use statrs::function::erf::erfc;
 use thiserror::Error;
 
-use self::hyper::{Chain, Map};
 use self::covariance::Covariance;
+use self::hyper::{Chain, Map};
 use crate::learn::mean::{COVARIANCE_PARAMETERS, Mean, Place};
 use crate::learn::priors::{Prior, Spec};
 use crate::learn::standard::Standard;
@@ -275,7 +275,11 @@ impl Process {
     }
 
     /// Uses the MAP estimate of the hyperparameters, with the same noise in all points.
-    pub fn fit_map(spec: &Spec, places: &[Place], targets: &[f64]) -> Result<Self, SingularCovariance> {
+    pub fn fit_map(
+        spec: &Spec,
+        places: &[Place],
+        targets: &[f64],
+    ) -> Result<Self, SingularCovariance> {
         let points = Points::new(spec.mean, places, targets);
         let mut map = hyper::map(&points.first(DECIDING), &spec.prior, false)?;
         map.noise = vec![1.0; points.len()];

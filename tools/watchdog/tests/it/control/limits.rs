@@ -249,7 +249,7 @@ fn heat_lowers_the_limit() {
     let mut log = Vec::new();
     let mut emit = |event: Event<'_>| log.push(event.to_string());
     for second in 0..20 {
-        control.look(Milliseconds(1_000 * second), &mut emit);
+        control.step(Milliseconds(1_000 * second), &mut emit);
         control.files().wait(Duration::from_secs(1));
     }
     let allowed = control.status().0.allowed;

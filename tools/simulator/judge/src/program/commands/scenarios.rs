@@ -57,7 +57,11 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let chosen = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    let all = if is_live { live::LIVE_SCENARIOS } else { SCENARIOS };
+    let all = if is_live {
+        live::LIVE_SCENARIOS
+    } else {
+        SCENARIOS
+    };
     let scenarios: Vec<_> = all.iter().filter(|it| chosen(it.name)).collect();
     if let (true, Some(value)) = (scenarios.is_empty(), only) {
         return Err(Failure::Value {
