@@ -159,9 +159,9 @@ impl Peaks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Idle: its power says nothing about the workload.
-    None,
+    Idle,
     /// Working, but not fully busy.
-    Some,
+    Partial,
     /// As busy as at the highest level.
     Full,
 }
@@ -242,11 +242,11 @@ impl Memory {
     /// How busy the board is, from its level and the GPU's smoothed load.
     pub fn work(&mut self, gpu: Option<u16>, level: f32, has_model: bool) -> Work {
         match gpu {
-            None if level < IDLE_LEVEL * self.highest() => Work::None,
-            None => Work::Some,
+            None if level < IDLE_LEVEL * self.highest() => Work::Idle,
+            None => Work::Partial,
             Some(gpu) if gpu < WORKING_LOAD => match has_model && level >= SURE_LEVEL {
-                true => Work::Some,
-                false => Work::None,
+                true => Work::Partial,
+                false => Work::Idle,
             },
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));
@@ -255,7 +255,7 @@ impl Memory {
                 let alternates = self.peaks.mean >= MEAN_WHEN_FULL;
                 match is_full(gpu) || alternates && is_full(self.peaks.peak()) {
                     true => Work::Full,
-                    false => Work::Some,
+                    false => Work::Partial,
                 }
             }
         }
@@ -269,7 +269,7 @@ impl Memory {
 
     /// Lets time pass. Levels expire by time of work.
     pub fn pass(&mut self, work: Work, ms: u64) {
-        if work != Work::None {
+        if work != Work::Idle {
             self.stated.pass(ms);
             pass(&mut self.initial.stated_ms, ms);
         }

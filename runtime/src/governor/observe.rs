@@ -125,7 +125,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let of_level = self.modes.expected(self.stay.at, 1.0);
         let work = match (self.load.gpu, self.load.steps.work(now)) {
             // Its power tells nothing about the mode or the load.
-            _ if self.load.is_throttled => Work::None,
+            _ if self.load.is_throttled => Work::Idle,
             (None, Some(work)) => work,
             (gpu, _) => {
                 let has_model = !self.modes.front().is_unknown();

@@ -110,9 +110,9 @@ impl Steps {
             .pace
             .is_some_and(|pace| pace >= FULL_PACE * self.highest);
         Some(match (rests, is_full) {
-            (true, _) => Work::None,
+            (true, _) => Work::Idle,
             (false, true) => Work::Full,
-            (false, false) => Work::Some,
+            (false, false) => Work::Partial,
         })
     }
 }

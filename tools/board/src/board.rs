@@ -51,7 +51,7 @@ pub struct Board {
     missing: Vec<Missing>,
     /// What is known of knobs that do not obey.
     pub(crate) obedience: Obedience,
-    /// Room for what the units show, so that a change of the mode does not allocate.
+    /// Room for what the actuators show, so that a change of the mode does not allocate.
     pub(crate) seen: Vec<Seen>,
     /// What this program last requested of the clocks.
     pub(crate) requests: Requests,
@@ -96,7 +96,7 @@ impl Board {
         Ok(Self {
             identity,
             obedience: Obedience::new(&knobs),
-            seen: Vec::with_capacity(knobs.units()),
+            seen: Vec::with_capacity(knobs.actuators()),
             requests: Requests::unknown(&knobs),
             clocks: Clocks::Pin,
             cpusets,

@@ -38,18 +38,18 @@ impl Cooling {
         found
     }
 
-    /// Whether a device explains that a clock is at most at a value, in the unit of its file.
+    /// Whether a device explains that a clock is at most at a value, in the unit of measure of its file.
     pub(crate) fn explains(
         &self,
         files: &impl Files,
         knobs: &Knobs,
-        unit: usize,
+        actuator: usize,
         value: i64,
     ) -> bool {
-        let (table, kilo) = knobs.table(unit);
-        let cap = match unit {
-            unit if unit < knobs.gpu_unit() => self.cpu_cap(files, table),
-            unit if unit == knobs.gpu_unit() => self.gpu_cap(files, table),
+        let (table, kilo) = knobs.table(actuator);
+        let cap = match actuator {
+            actuator if actuator < knobs.gpu_actuator() => self.cpu_cap(files, table),
+            actuator if actuator == knobs.gpu_actuator() => self.gpu_cap(files, table),
             _ => None,
         };
         cap.is_some_and(|khz| value >= i64::from(khz) * i64::from(kilo))

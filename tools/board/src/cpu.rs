@@ -68,7 +68,7 @@ pub struct RunningClock {
 }
 
 impl RunningClock {
-    /// Whether the unit runs clearly slower than requested.
+    /// Whether the clock runs clearly slower than requested.
     pub fn is_throttled(self) -> bool {
         let (part, whole) = THROTTLED;
         u64::from(self.delivered.0) * whole < u64::from(self.requested.0) * part

@@ -114,14 +114,14 @@ impl Raw {
             self.online.extend(core.map(|core| (core, value == 1)));
             return;
         }
-        let unit = match clock {
+        let per_khz = match clock {
             "GPU" | "EMC" => 1_000,
             _ if clock.starts_with("CPU_") => 1,
             _ => return,
         };
         if name == "MAX_FREQ" {
             // −1, and 0 for the memory, mean no ceiling.
-            let khz = u32::try_from(value / unit).ok().filter(|&khz| khz > 0);
+            let khz = u32::try_from(value / per_khz).ok().filter(|&khz| khz > 0);
             self.ceilings.push((clock.to_owned(), khz));
         }
     }

@@ -68,12 +68,12 @@ pub struct Lesson {
     /// ln of the power gained for each K, if it was measured.
     pub per_kelvin: Option<f32>,
     /// At least one, the newest first.
-    pub modes: Vec<Taught>,
+    pub modes: Vec<TaughtMode>,
 }
 
 /// What a mode has taught.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Taught {
+pub struct TaughtMode {
     pub mode: ModeId,
     /// Whether the load was the full one. A part of it shows only what the unit draws at least.
     pub is_full: bool,
@@ -87,7 +87,7 @@ pub struct Taught {
 pub struct Seen {
     pub predicted: Milliwatts,
     pub guarded: Milliwatts,
-    pub taught: Taught,
+    pub taught: TaughtMode,
 }
 
 /// What a lesson is of: on another unit, with another model or sensor it says nothing.
@@ -172,13 +172,13 @@ impl Lesson {
         }
         let is_long = |(predicted, it): &&(Milliwatts, Drawn)| predicted.0 > 0 && it.busy >= least;
         let long: Vec<&(Milliwatts, Drawn)> = drawn.iter().filter(is_long).collect();
-        let taught = |(predicted, it): &&(Milliwatts, Drawn)| Taught {
+        let taught = |(predicted, it): &&(Milliwatts, Drawn)| TaughtMode {
             mode: it.mode,
             is_full: it.full >= least,
             ln: (it.highest.0 as f32 / predicted.0 as f32).ln(),
             at,
         };
-        let mut modes: Vec<Taught> = long.iter().map(taught).collect();
+        let mut modes: Vec<TaughtMode> = long.iter().map(taught).collect();
         let far = modes.iter().find(|it| {
             let least = if it.is_full {
                 LEAST_LEVEL.ln()
@@ -305,7 +305,7 @@ impl Lesson {
             "unknown" => None,
             value => Some(value.parse().ok().filter(|it| (low..=high).contains(it))?),
         };
-        let modes: Vec<Taught> = lines.map(Taught::parse).collect::<Option<_>>()?;
+        let modes: Vec<TaughtMode> = lines.map(TaughtMode::parse).collect::<Option<_>>()?;
         let subject = Subject {
             unit: Some(unit),
             model,
@@ -319,7 +319,7 @@ impl Lesson {
     }
 }
 
-impl Taught {
+impl TaughtMode {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("mode ")?.split(' ');
         let mode = ModeId(words.next()?.parse().ok()?);
@@ -550,7 +550,7 @@ mod tests {
         let newer = UtcSeconds(now + 150 * 86_400);
         let newer = new(true, newer, &[(1, 1), (20_000, 20_000)]).expect("a lesson");
         let both = newer.after(&Lesson {
-            modes: vec![Taught {
+            modes: vec![TaughtMode {
                 mode: ModeId(9),
                 ..lesson.modes[0]
             }],

@@ -62,7 +62,7 @@ pub struct Feeding {
 /// Most loader workers that the trainer takes.
 pub const MAX_WORKERS: u32 = 1_024;
 
-/// A unit below this share of its clock is throttled.
+/// A clock below this share of its clock is throttled.
 const DELIVERED: f64 = 0.9;
 
 /// Whether a true clock is that of a mode.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::bed::{EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, is_of, units};
+use crate::bed::{EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, actuators, is_of};
 use crate::common::{Simulated, apply, boards, booted, description, discover, highest, lowest};
 use wattgate_board::{Board, Effective, Files, Reach};
 use wattgate_runtime::grid::{Axis, Grid};
@@ -52,8 +52,8 @@ fn booted_to(name: &str, mode: PowerMode) -> (Simulated, Board) {
 }
 
 fn values(files: &Simulated) -> Vec<(String, u32)> {
-    let units = units(files).into_iter();
-    units.map(|it| (it.folder, it.value)).collect()
+    let actuators = actuators(files).into_iter();
+    actuators.map(|it| (it.folder, it.value)).collect()
 }
 
 #[test]
@@ -74,17 +74,17 @@ fn whatever_a_knob_does_all_others_are_lowered() {
                 let applied = board.apply(&mut files, &least).expect("a mode");
                 assert!(applied.is_set, "{name}: {path} {fault}");
                 files.wait(Duration::from_millis(10));
-                for (unit, value) in values(&files) {
-                    let lowest = obeyed.iter().find(|(it, _)| *it == unit);
+                for (actuator, value) in values(&files) {
+                    let lowest = obeyed.iter().find(|(it, _)| *it == actuator);
                     match lowest {
-                        _ if is_of(path, &unit) => {}
+                        _ if is_of(path, &actuator) => {}
                         Some((_, lowest)) => {
-                            assert_eq!(value, *lowest, "{name}: {unit}, {path} {fault}");
+                            assert_eq!(value, *lowest, "{name}: {actuator}, {path} {fault}");
                         }
                         // The cluster of a core that stays online.
                         None => {
                             let slowest = least.cpu.0;
-                            assert_eq!(value, slowest, "{name}: {unit}, {path} {fault}");
+                            assert_eq!(value, slowest, "{name}: {actuator}, {path} {fault}");
                         }
                     }
                 }

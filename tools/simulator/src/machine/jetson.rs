@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
 use wattgate_board_tables::{Board, Preset};
 
-use super::clock_tree::{ClockTree, ClockedUnit};
+use super::clock_tree::{ClockDomain, ClockTree};
 use super::consumption::{Consumption, Moment, Work};
 use super::mode_errors::ModeErrors;
 use super::over_current::{OC1, OC3, OverCurrent};
@@ -186,8 +186,8 @@ impl Jetson {
     }
 
     /// Sets the delay from a later request to its effect: of the CPU clocks, the GPU's or the memory's.
-    pub fn set_delay(&mut self, unit: ClockedUnit, delay: Duration) {
-        self.clocks.set_delay(unit, delay);
+    pub fn set_delay(&mut self, domain: ClockDomain, delay: Duration) {
+        self.clocks.set_delay(domain, delay);
     }
 
     /// Sets a factor on the workload's power above idle.

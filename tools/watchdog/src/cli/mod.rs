@@ -230,12 +230,12 @@ fn list(knobs: &[Disobedience]) -> String {
 
 /// The arguments of all commands that access the board: the config and the board's root.
 #[derive(Debug)]
-struct Place {
+struct BoardArguments {
     config: PathBuf,
     root: PathBuf,
 }
 
-impl Place {
+impl BoardArguments {
     fn setup(&self) -> Result<Setup, Failure> {
         let config = Config::read(&self.config)?;
         Ok(Setup::new(config, &InTime::plain(), &self.root)?)
@@ -254,7 +254,7 @@ impl Place {
 fn parse(
     mut parser: Parser,
     mut flag: impl FnMut(&Arg<'_>) -> bool,
-) -> Result<Option<Place>, Failure> {
+) -> Result<Option<BoardArguments>, Failure> {
     let (mut config, mut root) = (None, PathBuf::from("/"));
     while let Some(argument) = parser.next()? {
         match argument {
@@ -266,7 +266,7 @@ fn parse(
         }
     }
     let config = config.ok_or(Failure::Missing("--config"))?;
-    Ok(Some(Place { config, root }))
+    Ok(Some(BoardArguments { config, root }))
 }
 
 /// The knobs that this process may not write.

@@ -23,7 +23,7 @@ use wattgate_runtime::{Milliseconds, Status};
 
 use super::kept::Kept;
 use super::waiting;
-use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
+use super::{BoardArguments, EXIT_CODES, Failure, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
 use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
@@ -31,7 +31,7 @@ use crate::daemon::Daemon;
 use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
-use crate::lesson::{self, Lesson, Taught};
+use crate::lesson::{self, Lesson, TaughtMode};
 use crate::limits::{self, Lowerings};
 use crate::lock::{Lock, directory, root_directory};
 use crate::log::log;
@@ -357,7 +357,7 @@ impl Lessons {
             None => lesson,
         };
         let said = |it: &Lesson| -> Vec<_> {
-            let fields = |it: &Taught| (it.mode, it.is_full, it.ln.to_bits());
+            let fields = |it: &TaughtMode| (it.mode, it.is_full, it.ln.to_bits());
             it.modes.iter().map(fields).collect()
         };
         if self.saved.as_ref().map(said) == Some(said(&lesson)) {
@@ -397,7 +397,7 @@ impl Lessons {
 
 impl Process {
     /// Runs the control loop until SIGTERM or SIGINT.
-    fn run(&mut self, place: &Place) {
+    fn run(&mut self, place: &BoardArguments) {
         let mut emit = |event: Event<'_>| log(event.priority(), &event);
         while !self.signals.stop.load(Ordering::Relaxed) {
             let next = self.daemon.step(&System, &mut emit);
@@ -562,7 +562,7 @@ impl Process {
     }
 
     /// Looks for clocks that were missing, and controls the board with those that have come.
-    fn find_clocks(&mut self, place: &Place, next: Milliseconds) {
+    fn find_clocks(&mut self, place: &BoardArguments, next: Milliseconds) {
         let now = System.now();
         let late = waiting::late(self.daemon.board());
         let is_time = now.since(self.searched) >= CLOCK_SEARCH_INTERVAL;
@@ -584,7 +584,7 @@ impl Process {
     }
 
     /// Reads the config again and takes over its limits.
-    fn reload(&mut self, place: &Place) {
+    fn reload(&mut self, place: &BoardArguments) {
         let path = place.config.display();
         match Config::read(&place.config) {
             Ok(new) => {
