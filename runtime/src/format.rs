@@ -19,9 +19,9 @@ use crate::grid::{Axes, GridError};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS, TimeSpread};
 pub use crate::list::List;
 pub use crate::measured::{LOG_LIMIT, MEASURED_LEN, MOST_MEASURED};
+use crate::quantities::Factor;
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
-use crate::units::Factor;
 
 /// The first bytes of every model file.
 pub const MAGIC: [u8; 4] = *b"wgt\x1a";

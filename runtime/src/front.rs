@@ -36,9 +36,9 @@ use crate::network::{Batch, Network, with_network};
 pub use crate::point::Point;
 use crate::point::{Objective, SkipPointers};
 use crate::prediction::Prediction;
+use crate::quantities::{Confidence, Microseconds, Milliwatts};
 use crate::region::Region;
 use crate::skip_pointers;
-use crate::units::{Confidence, Microseconds, Milliwatts};
 
 /// The Pareto front of a region in (power with its margin, time), of at most `N` points.
 #[derive(Clone, Debug)]

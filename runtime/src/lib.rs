@@ -56,7 +56,7 @@
 //! | power of a board that waits | [`idle`] |
 //! | readings → power now | [`estimator`] |
 //! | limit, power now → mode | [`governor`] |
-//! | physical quantities | [`units`] |
+//! | physical quantities | [`quantities`] |
 #![no_std]
 #![deny(
     missing_docs,
@@ -85,11 +85,11 @@ pub mod model;
 pub mod network;
 mod point;
 mod prediction;
+pub mod quantities;
 pub mod region;
 pub mod select;
 pub mod shape;
 mod skip_pointers;
-pub mod units;
 
 pub use estimator::Sample;
 pub use format::FormatError;
@@ -97,6 +97,6 @@ pub use front::Front;
 pub use governor::{Aim, Command, Governor, GovernorError, Input, Limit, Settings, Status};
 pub use grid::{ModeId, PowerMode};
 pub use model::Model;
+pub use quantities::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliwatts};
 pub use region::Region;
 pub use select::{Choice, Objective, Query, SelectError};
-pub use units::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliwatts};

@@ -1,7 +1,7 @@
 //! A point of a front, and the objectives that a query minimises.
 
 use crate::grid::ModeId;
-use crate::units::{Microseconds, Milliwatts};
+use crate::quantities::{Microseconds, Milliwatts};
 
 /// One mode of a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,8 +35,8 @@ use crate::guard::GuardError;
 use crate::idle::Idle;
 pub use crate::point::Objective;
 use crate::point::Point;
+use crate::quantities::{Microseconds, Milliwatts};
 use crate::skip_pointers;
-use crate::units::{Microseconds, Milliwatts};
 
 /// Requirements on a mode. Without limits every mode of the front is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

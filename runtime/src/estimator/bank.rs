@@ -5,7 +5,7 @@ use super::hypothesis::Hypothesis;
 use super::sensor::{Chip, MOST_CHIPS, step};
 use super::track::{Event, MOST_POWER, NO_EVENT, Track, View};
 use crate::float::{max, min, sqrt};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Maximum number of hypotheses. More do not detect steps sooner (16 were tried).
 const HYPOTHESES: usize = 12;

@@ -2,7 +2,7 @@
 
 use heapless::Deque;
 
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Number of stored energies, and how many of them a span has at most. They reach back two and a half times the span.
 const ENERGIES: usize = 64;

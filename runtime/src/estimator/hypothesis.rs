@@ -3,7 +3,7 @@
 use super::sensor::MOST_CHIPS;
 use super::track::{Event, Track, View};
 use crate::float::{max, sqrt};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at
 /// most (TI, data sheet SBOS576A).

@@ -84,7 +84,7 @@ use sensor::step;
 use track::{Coefficients, RIPPLE_MS, View, decay};
 
 use crate::float::sqrt;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Maximum time constant of a chip; a longer one counts as this.
 pub(crate) const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);

@@ -1,7 +1,7 @@
 //! The power sensor: its chips and their readings.
 
 use super::LONGEST_TIME_CONSTANT;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Maximum number of chips: an INA3221 has four addresses on its bus.
 pub const MOST_CHIPS: usize = 4;

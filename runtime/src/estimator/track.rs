@@ -1,7 +1,7 @@
 //! The Kalman filter of one chip, with rounded readings.
 
 use crate::float::{max, min, sqrt};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Standard deviation of the power's random walk in one second, in units of the ripple: a power
 /// that ripples much drifts much. Values of 0.1 to 0.4 predict the traces best; lower ones are

@@ -2,7 +2,7 @@
 //! errors.
 
 use super::interface::{Average, Budget, Limit, Settings};
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Derating for over-current events and heat: its step, the interval between steps while the cause
 /// lasts, the time until one step is given back, and the maximum. That time doubles each time that the

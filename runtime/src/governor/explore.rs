@@ -13,7 +13,7 @@ use super::machine::Governor;
 use super::memory::Work;
 use super::policy::LEAST_GAIN;
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Minimum ratio of the expected power of an explored mode to that of the present mode.
 const LEAST_POWER: f32 = 0.85;

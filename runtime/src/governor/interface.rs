@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::estimator::{Chip, LONGEST_TIME_CONSTANT, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// The estimator needs a part of the sensor's time constant to estimate the size of a step of the load: one divided by
 /// this number.

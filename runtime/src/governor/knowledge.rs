@@ -18,7 +18,7 @@ use heapless::Vec;
 
 use crate::front::{Front, Point};
 use crate::grid::ModeId;
-use crate::units::{Microseconds, Milliseconds, Milliwatts};
+use crate::quantities::{Microseconds, Milliseconds, Milliwatts};
 
 /// Range of a mode's error. Values beyond it are implausible.
 pub const RATIO_RANGE: (f32, f32) = (0.125, 8.0);

@@ -9,7 +9,7 @@
 use super::load::{Load, is_same_load};
 use super::memory::BUSY_LOAD;
 use crate::estimator::{MOST_CHIPS, Sample};
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Timeout of failing reads.
 const READ_TIMEOUT: Milliseconds = Milliseconds(1_700);

@@ -3,7 +3,7 @@
 use super::memory::{Memory, Work};
 use super::noise::Noise;
 use super::steps::Steps;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Smoothing time in ms of the GPU's load.
 const SMOOTHING_MS: u64 = 60;

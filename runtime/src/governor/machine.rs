@@ -15,7 +15,7 @@ use super::stay::Stay;
 use crate::estimator::{Estimator, LONGEST_TIME_CONSTANT, MOST_CHIPS};
 use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Capacity of the token bucket of steps up. It is full at the start and after a change of the
 /// limit.

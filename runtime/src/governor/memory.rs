@@ -9,7 +9,7 @@
 //!   time doubles, up to the user's memory time.
 
 use super::interface::least;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Time in ms of a lighter load, on a fully busy board, after which a higher level expires. The
 /// bound is two minutes (a lasting drop is used after two minutes); phases of most loads are

@@ -12,7 +12,7 @@ use super::noise::highest_of;
 use super::stay::{Compared, FIRST_ESTIMATE_MS, LAST_ESTIMATE_MS, Reference, Steady, YOUNG};
 use crate::estimator::{Estimate, Sample};
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
 const LONG_PHASE_MS: u64 = 2_000;

@@ -23,7 +23,7 @@ use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
 use crate::estimator::Estimate;
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Settling time in ms after a mode change. A step within it is no sure step of the load.
 const SETTLING_MS: u64 = 100;

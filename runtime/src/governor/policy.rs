@@ -12,7 +12,7 @@ use super::over::OVER_DEVIATIONS;
 use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Minimum dwell time in a mode before a step up.
 const DWELL: Milliseconds = Milliseconds(1_500);

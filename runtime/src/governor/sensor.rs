@@ -2,7 +2,7 @@
 
 use super::liveness::Liveness;
 use crate::estimator::{Estimate, Estimator};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// The readings so far.
 #[derive(Clone, Debug)]

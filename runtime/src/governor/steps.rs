@@ -1,7 +1,7 @@
 //! How busy the board is, estimated from the steps that the workload reports.
 
 use super::memory::Work;
-use crate::units::{Microseconds, Milliseconds};
+use crate::quantities::{Microseconds, Milliseconds};
 
 /// Timeout without a step after which the board is idle: in ms and in predicted step times. The
 /// longer one counts.

@@ -8,8 +8,8 @@ use wattgate_runtime::format::{
 use wattgate_runtime::grid::{Axes, Grid, GridError};
 use wattgate_runtime::guard::{GuardBand, Knot, MOST_DEVIATIONS, TimeSpread};
 use wattgate_runtime::model::Prediction;
+use wattgate_runtime::quantities::Factor;
 use wattgate_runtime::shape::{Shape, Widths};
-use wattgate_runtime::units::Factor;
 use wattgate_runtime::{Confidence, FormatError, Front, ModeId, Model, Query, Region};
 
 fn grid() -> Grid {

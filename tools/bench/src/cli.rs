@@ -232,7 +232,8 @@ struct FloorReport {
 impl Times {
     fn from_figures(figures: &Figures, which: fn(Figure) -> f64) -> Self {
         // Two decimals: further digits are noise.
-        let rounded = |figure: Figure, unit: f64| (which(figure) * unit * 100.0).round() / 100.0;
+        let rounded =
+            |figure: Figure, factor: f64| (which(figure) * factor * 100.0).round() / 100.0;
         Self {
             sweep_us: rounded(figures.sweep, 1.0),
             front_us: rounded(figures.front, 1.0),

@@ -79,19 +79,19 @@ pub fn nearest_to_front(
     layers: &Layers,
 ) -> Vec<(ModeId, Prediction)> {
     let model = by_network.network();
-    let units = Units::new(by_network, layers);
+    let measures = Measures::new(by_network, layers);
     let known: BTreeMap<ModeId, Prediction> = known
         .iter()
-        .filter_map(|(id, mode)| Some((ModeId(*id as u16), units.prediction(mode)?)))
+        .filter_map(|(id, mode)| Some((ModeId(*id as u16), measures.prediction(mode)?)))
         .collect();
     let mut replaced = BTreeMap::new();
     let mut front = Vec::new();
     model.sweep(&model.profiled(), |mode, _| {
-        let counts = units.counts(by_network.at(mode));
+        let counts = measures.counts(by_network.at(mode));
         match known.get(&mode) {
             Some(at) => {
                 replaced.insert(mode, counts);
-                front.push(units.counts(*at));
+                front.push(measures.counts(*at));
             }
             None => front.push(counts),
         }
@@ -112,7 +112,7 @@ pub fn nearest_to_front(
         .iter()
         .map(|(mode, at)| {
             let before = replaced.get(mode).map_or(f64::INFINITY, |it| behind(*it));
-            (behind(units.counts(*at)).min(before), *mode, *at)
+            (behind(measures.counts(*at)).min(before), *mode, *at)
         })
         .filter(|(behind, ..)| *behind < MOST_BEHIND)
         .collect();
@@ -124,13 +124,13 @@ pub fn nearest_to_front(
 }
 
 /// The units of a file's logarithms and spreads.
-struct Units<'a> {
+struct Measures<'a> {
     predicted: &'a Predicted<'a>,
     /// ln units of time and power.
     scales: [f64; 2],
 }
 
-impl<'a> Units<'a> {
+impl<'a> Measures<'a> {
     fn new(predicted: &'a Predicted<'a>, layers: &Layers) -> Self {
         let scale = |output: usize| {
             layers
@@ -154,7 +154,7 @@ impl<'a> Units<'a> {
         let model = self.predicted.network();
         let (log_power, spread) = match power {
             Some(power) if model.has_power() => {
-                let spread = power.sd.max(LEAST_SPREAD) / f64::from(model.spread_unit());
+                let spread = power.sd.max(LEAST_SPREAD) / f64::from(model.spread_resolution());
                 (
                     raw(power, of_power)?,
                     spread.min(f64::from(i16::MAX)) as i32,
@@ -170,7 +170,7 @@ impl<'a> Units<'a> {
         })
     }
 
-    /// Time and power with a usual margin, in ln units.
+    /// Time and power with a usual margin, in ln measures.
     fn counts(&self, at: Prediction) -> [f64; 2] {
         let [of_time, of_power] = self.predicted.spreads(at);
         let [time, power] = self.scales;

@@ -4,7 +4,7 @@ use wattgate_runtime::format::Provenance;
 use wattgate_runtime::guard::{GuardBand, Knot};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
-use wattgate_runtime::units::Factor;
+use wattgate_runtime::quantities::Factor;
 use wattgate_runtime::{ModeId, Model, Region};
 
 use super::surface::Origin;
@@ -114,7 +114,9 @@ impl<'a> Predicted<'a> {
     pub fn spreads(&self, at: Prediction) -> [f64; 2] {
         let of_power = self.network.spread(at).map_or(0.0, f64::from);
         let of_time = self.network.has_spread().then(|| {
-            f64::from(self.spreads.time.for_power_spread(at.spread) * self.network.spread_unit())
+            f64::from(
+                self.spreads.time.for_power_spread(at.spread) * self.network.spread_resolution(),
+            )
         });
         [of_time.unwrap_or(0.0), of_power]
     }

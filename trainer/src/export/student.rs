@@ -68,9 +68,9 @@ pub fn distil(
 
     let network = Network::new(&sizes, random, &device);
     let network = train(network, &data, None, RATE, random, progress, &device);
-    let exact = data.in_log_units(network.to_dense());
+    let exact = data.in_logs(network.to_dense());
     let plan = Plan::new(&exact, &data.inputs, &axes);
-    let steps = data.in_standard_units(plan.steps());
+    let steps = data.in_standard_targets(plan.steps());
     let steps: Vec<Tensor<2>> = steps.iter().map(|rows| by_input(rows, &device)).collect();
     let network = train(
         network,
@@ -83,7 +83,7 @@ pub fn distil(
     );
     Student {
         log_predictions: data.predictions(&exact),
-        layers: plan.layers(&data.in_log_units(network.to_dense())),
+        layers: plan.layers(&data.in_logs(network.to_dense())),
     }
 }
 
@@ -116,7 +116,7 @@ impl Data {
     }
 
     /// Folds the standardisation of the targets into the last layer.
-    fn in_log_units(&self, mut layers: Vec<Dense>) -> Vec<Dense> {
+    fn in_logs(&self, mut layers: Vec<Dense>) -> Vec<Dense> {
         let last = layers.last_mut().expect("an output layer");
         let rows = last.weights.iter_mut().zip(&mut last.biases);
         for ((row, bias), Standard { mean, sd }) in rows.zip(&self.outputs) {
@@ -127,7 +127,7 @@ impl Data {
     }
 
     /// Converts quantisation steps from ln units to standardised targets.
-    fn in_standard_units(&self, mut steps: Vec<Vec<Vec<f64>>>) -> Vec<Vec<Vec<f64>>> {
+    fn in_standard_targets(&self, mut steps: Vec<Vec<Vec<f64>>>) -> Vec<Vec<Vec<f64>>> {
         let last = steps.last_mut().expect("an output layer");
         for (row, Standard { sd, .. }) in last.iter_mut().zip(&self.outputs) {
             row.iter_mut().for_each(|step| *step /= sd);

@@ -177,12 +177,12 @@ pub struct Accuracy {
 
 impl Accuracy {
     /// The errors of pairs (measured, predicted); `None` without pairs. RMSE and MAE are divided by
-    /// `unit`.
-    fn from_pairs(pairs: impl Iterator<Item = (f64, f64)>, unit: f64) -> Option<Self> {
+    /// `measure`.
+    fn from_pairs(pairs: impl Iterator<Item = (f64, f64)>, measure: f64) -> Option<Self> {
         let errors: Vec<(f64, f64)> = pairs
             .map(|(measured, predicted)| {
                 let error = (predicted - measured).abs();
-                (100.0 * error / measured, error / unit)
+                (100.0 * error / measured, error / measure)
             })
             .collect();
         let n = errors.len() as f64;

@@ -164,7 +164,7 @@ fn after_a_crash_the_settings_from_before_are_still_known() {
         let before = rig.knobs();
         crash(rig);
         assert_ne!(rig.knobs(), before);
-        // The unit's ExecStopPost runs this.
+        // The systemd unit's ExecStopPost runs this.
         let (code, errors) = once_safe(rig);
         assert_eq!(code, Some(0), "{errors}");
         let mut daemon = rig.run("<6>booting: ");

@@ -34,11 +34,11 @@ impl Score {
         let n = pairs.len() as f64;
         let relative =
             |(predicted, measured): &(f64, f64)| 100.0 * (predicted / measured - 1.0).abs();
-        let unit = match target {
+        let factor = match target {
             Target::Time => 1.0,
             Target::Power => 1e-3,
         };
-        let absolute = |(predicted, measured): &(f64, f64)| unit * (predicted - measured).abs();
+        let absolute = |(predicted, measured): &(f64, f64)| factor * (predicted - measured).abs();
         let within = |limit: u32| {
             let held = pairs
                 .iter()

@@ -92,7 +92,7 @@ pub struct Recipe {
     network: RecipeNetwork,
     inputs: [Standard; 4],
     /// The target value at an output of one.
-    unit: f64,
+    scale: f64,
 }
 
 impl Training {
@@ -160,11 +160,11 @@ impl Training {
         });
         let mut sorted: Vec<f64> = self.modes.iter().map(|&(_, value)| value).collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        let unit = sorted[sorted.len() / 2] / TARGET_MEDIAN;
+        let scale = sorted[sorted.len() / 2] / TARGET_MEDIAN;
         let mut recipe = Recipe {
             network: RecipeNetwork::new(options, random),
             inputs,
-            unit,
+            scale,
         };
         if let Some(reference) = reference {
             let last = recipe.network.layers.pop().expect("an output layer");
@@ -184,7 +184,7 @@ impl Training {
     ) -> (Tensor<2>, Tensor<2>) {
         let chosen = || modes.iter().map(|&at| &self.modes[at]);
         let x = recipe.inputs(chosen().map(|&(knobs, _)| knobs), options);
-        let y: Vec<f64> = chosen().map(|(_, value)| value / recipe.unit).collect();
+        let y: Vec<f64> = chosen().map(|(_, value)| value / recipe.scale).collect();
         let y = TensorData::new(y, [modes.len(), 1]);
         (x, Tensor::from_data(y, options.clone()))
     }
@@ -283,7 +283,7 @@ impl Recipe {
                 .into_data()
                 .try_to_vec()
                 .expect("f32 on this device");
-            values.extend(outputs.iter().map(|&y| self.unit * f64::from(y)));
+            values.extend(outputs.iter().map(|&y| self.scale * f64::from(y)));
         }
         values
     }

@@ -19,10 +19,10 @@ use crate::holder::Incident;
 use crate::holders::wattgate::poll;
 use crate::recorded::RecordedTree;
 
-/// Time from a crash to the unit's `ExecStopPost=`, which sets the safe mode.
+/// Time from a crash to the systemd unit's `ExecStopPost=`, which sets the safe mode.
 const STOP_POST: Duration = Duration::from_secs(1);
 
-/// `RestartSec=` of the unit: time from the safe mode to the next start.
+/// `RestartSec=` of the systemd unit: time from the safe mode to the next start.
 const RESTART: Duration = Duration::from_secs(1);
 
 const ROOT: &str = "/";

@@ -2,7 +2,7 @@
 //!
 //! Scenarios are short, and several run at once. As in simulated time, the true power of the board
 //! is compared with the limit. The daemon's response time depends on the machine. After an
-//! [`Incident::Kill`] this module does what the daemon's unit would do.
+//! [`Incident::Kill`] this module does what the daemon's systemd unit would do.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -33,7 +33,7 @@ use crate::recorded::Record;
 /// Number of daemons that run at once, each with its board.
 const THREADS: usize = 10;
 
-/// `RestartSec=` of the daemon's unit.
+/// `RestartSec=` of the daemon's systemd unit.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// Timeout of each wait for the daemon: for its first mode, its end, and the restored settings.
