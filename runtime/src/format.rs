@@ -255,7 +255,7 @@ pub struct Body<'a> {
     #[serde(borrow)]
     pub layers: &'a [u8],
     /// As i8: the levels of the CPU clocks, then of the GPU clocks, then the weights of the former, then
-    /// of the latter, one for each unit of the first layer. Absent before version 3.
+    /// of the latter, one for each neuron of the first layer. Absent before version 3.
     #[serde(borrow)]
     pub levels: &'a [u8],
     /// Guard band of the time.
