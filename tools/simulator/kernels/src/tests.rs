@@ -9,9 +9,9 @@ fn image(batch: u32, channels: u32, side: u32) -> Shape {
     }
 }
 
-fn window(kernel: u32, stride: u32, padding: u32) -> Window {
+fn window(size: u32, stride: u32, padding: u32) -> Window {
     Window {
-        kernel: [kernel; 2],
+        size: [size; 2],
         stride: [stride; 2],
         padding: [padding; 2],
         dilation: [1; 2],
@@ -30,7 +30,7 @@ fn conv(input: Shape, out_channels: u32, window: Window, groups: u32) -> Result<
 fn one_of_each_kind() -> [Call; 8] {
     let shape = image(2, 8, 14);
     let window = Window {
-        kernel: [3, 5],
+        size: [3, 5],
         stride: [2, 1],
         padding: [1, 2],
         dilation: [2, 1],

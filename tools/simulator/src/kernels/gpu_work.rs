@@ -71,7 +71,7 @@ impl GpuWork {
                 groups,
             } => {
                 let product = Self::product(call, resident);
-                let is_winograd = window.kernel == [3, 3]
+                let is_winograd = window.size == [3, 3]
                     && window.stride == [1, 1]
                     && window.dilation == [1, 1]
                     && groups == 1

@@ -143,9 +143,9 @@ fn convolution(input: Shape, is_known: bool, random: &mut ChaCha8Rng) -> Operati
     }
 }
 
-fn square([kernel, stride, padding]: [u32; 3]) -> Window {
+fn square([size, stride, padding]: [u32; 3]) -> Window {
     Window {
-        kernel: [kernel; 2],
+        size: [size; 2],
         stride: [stride; 2],
         padding: [padding; 2],
         dilation: [1; 2],
@@ -158,7 +158,7 @@ fn known_window(random: &mut ChaCha8Rng) -> Window {
         let n = [3, 7][random.random_range(0..2)];
         let mut window = square([n, 1, n / 2]);
         let flat = random.random_range(0..2);
-        window.kernel[flat] = 1;
+        window.size[flat] = 1;
         window.padding[flat] = 0;
         return window;
     }
@@ -166,12 +166,12 @@ fn known_window(random: &mut ChaCha8Rng) -> Window {
 }
 
 fn free_window(most: u32, random: &mut ChaCha8Rng) -> Window {
-    let kernel = random.random_range(1..=most);
+    let size = random.random_range(1..=most);
     let stride = random.random_range(1..=4);
-    let padding = random.random_range(0..=kernel / 2);
+    let padding = random.random_range(0..=size / 2);
     Window {
         dilation: [1 + u32::from(random.random_bool(0.1)); 2],
-        ..square([kernel, stride, padding])
+        ..square([size, stride, padding])
     }
 }
 

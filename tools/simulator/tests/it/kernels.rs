@@ -26,7 +26,7 @@ fn shape(channels: u32, side: u32) -> Shape {
 
 fn conv(channels: u32, out_channels: u32, side: u32) -> Call {
     let window = Window {
-        kernel: [1; 2],
+        size: [1; 2],
         stride: [1; 2],
         padding: [0; 2],
         dilation: [1; 2],

@@ -35,7 +35,7 @@ const OTHER_NAMES: [(&str, &[Parameter]); 5] = [
     ("in_channels", &[Parameter::Channels]),
     (
         "kernel_size",
-        &[Parameter::KernelHeight, Parameter::KernelWidth],
+        &[Parameter::WindowHeight, Parameter::WindowWidth],
     ),
     ("stride", &[Parameter::StrideHeight, Parameter::StrideWidth]),
     (

@@ -105,12 +105,12 @@ fn may_be_winograd(call: &Call) -> bool {
     match call.operation() {
         Operation::Conv2d { window, groups, .. } => {
             let Window {
-                kernel,
+                size,
                 stride,
                 dilation,
                 ..
             } = window;
-            (kernel, stride, dilation, groups) == ([3, 3], [1, 1], [1, 1], 1)
+            (size, stride, dilation, groups) == ([3, 3], [1, 1], [1, 1], 1)
         }
         _ => false,
     }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_small_window_that_moves_by_one_pixel_may_be_transformed() {
-        let with = |kernel, stride, groups| {
+        let with = |size, stride, groups| {
             let input = Shape {
                 batch: 1,
                 channels: 32,
@@ -167,7 +167,7 @@ mod tests {
                 width: 14,
             };
             let window = Window {
-                kernel: [kernel; 2],
+                size: [size; 2],
                 stride: [stride; 2],
                 padding: [1; 2],
                 dilation: [1; 2],

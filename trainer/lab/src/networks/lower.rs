@@ -181,8 +181,8 @@ fn operation(operator: &Operator) -> Result<(Operation, bool), NetworkError> {
             (operation, false)
         }
         kind @ ("MaxPool" | "AveragePool" | "LpPool") => {
-            let kernel = operator.numbers("kernel_shape").unwrap_or(&[]);
-            let (input, window) = sliding(operator, input, output, kernel)
+            let size = operator.numbers("kernel_shape").unwrap_or(&[]);
+            let (input, window) = sliding(operator, input, output, size)
                 .ok_or(refused("expected an image of one or two dimensions"))?;
             (Operation::MaxPool2d { input, window }, kind != "MaxPool")
         }
@@ -234,10 +234,10 @@ fn sliding(
     operator: &Operator,
     input: Shape,
     output: Shape,
-    kernel: &[i64],
+    size: &[i64],
 ) -> Option<(Shape, Window)> {
     let image: &[i64] = operator.inputs.first()?.get(2..)?;
-    let mut axes = window_axes(operator, image, kernel)?;
+    let mut axes = window_axes(operator, image, size)?;
     if axes.len() == 1 {
         // One dimension is an image of one row.
         axes.insert(0, [1, 1, 0, 0, 1]);
@@ -245,22 +245,22 @@ fn sliding(
     let axes: [[i64; 5]; 2] = axes.try_into().ok()?;
     let number = |n: i64| u32::try_from(n).ok();
     let mut window = Window {
-        kernel: [0; 2],
+        size: [0; 2],
         stride: [0; 2],
         padding: [0; 2],
         dilation: [0; 2],
     };
     let mut sizes = [input.height, input.width];
-    for (at, [kernel, stride, before, after, dilation]) in axes.into_iter().enumerate() {
+    for (at, [size, stride, before, after, dilation]) in axes.into_iter().enumerate() {
         let outputs = i64::from([output.height, output.width][at]);
-        let spans = dilation * (kernel - 1) + 1;
+        let spans = dilation * (size - 1) + 1;
         let reached = (i64::from(sizes[at]) + 2 * before - spans).checked_div(stride)? + 1;
         if before == after && reached == outputs {
             window.padding[at] = number(before)?;
         } else {
             sizes[at] = number((outputs - 1) * stride + spans)?;
         }
-        window.kernel[at] = number(kernel)?;
+        window.size[at] = number(size)?;
         window.stride[at] = number(stride)?;
         window.dilation[at] = number(dilation)?;
     }

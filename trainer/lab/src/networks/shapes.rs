@@ -72,15 +72,13 @@ pub(super) fn infer(
         }
         "MaxPool" | "AveragePool" | "LpPool" => {
             let x = shape(0)?;
-            let kernel = operator.numbers("kernel_shape");
-            let kernel = kernel.ok_or(refused("it has no kernel_shape"))?;
-            if x.len() != kernel.len() + 2 {
+            let size = operator.numbers("kernel_shape");
+            let size = size.ok_or(refused("it has no kernel_shape"))?;
+            if x.len() != size.len() + 2 {
                 return Err(refused("expected an image of the kernel's rank"));
             }
             let mut out = x[..2].to_vec();
-            out.extend(
-                window(operator, &x[2..], kernel).ok_or(refused("the window does not fit"))?,
-            );
+            out.extend(window(operator, &x[2..], size).ok_or(refused("the window does not fit"))?);
             one(out)
         }
         "GlobalAveragePool" | "GlobalMaxPool" => {
@@ -353,9 +351,9 @@ pub(super) fn infer(
 pub(super) fn window_axes(
     operator: &Operator,
     image: &[i64],
-    kernel: &[i64],
+    size: &[i64],
 ) -> Option<Vec<[i64; 5]>> {
-    let rank = kernel.len();
+    let rank = size.len();
     let list = |name: &str, default: i64| match operator.numbers(name) {
         Some(numbers) if numbers.len() == rank => numbers.to_vec(),
         _ => vec![default; rank],
@@ -368,7 +366,7 @@ pub(super) fn window_axes(
     let is_same = auto.starts_with(&b"SAME".map(i64::from));
     let is_upper = auto.ends_with(&b"UPPER".map(i64::from));
     let one = |at: usize| {
-        let spans = dilations[at] * (kernel[at] - 1) + 1;
+        let spans = dilations[at] * (size[at] - 1) + 1;
         let (before, after) = if is_same {
             let outputs = (image[at] + strides[at] - 1).checked_div(strides[at])?;
             let sum = ((outputs - 1) * strides[at] + spans - image[at]).max(0);
@@ -380,19 +378,19 @@ pub(super) fn window_axes(
         } else {
             pads.map_or((0, 0), |pads| (pads[at], pads[at + rank]))
         };
-        let positive = kernel[at] > 0 && strides[at] > 0 && dilations[at] > 0;
-        let axis = [kernel[at], strides[at], before, after, dilations[at]];
+        let positive = size[at] > 0 && strides[at] > 0 && dilations[at] > 0;
+        let axis = [size[at], strides[at], before, after, dilations[at]];
         (positive && before >= 0 && after >= 0).then_some(axis)
     };
     (0..rank).map(one).collect()
 }
 
 /// The sizes of the output of a window.
-fn window(operator: &Operator, image: &[i64], kernel: &[i64]) -> Option<Vec<i64>> {
+fn window(operator: &Operator, image: &[i64], size: &[i64]) -> Option<Vec<i64>> {
     let rounds_up = operator.number("ceil_mode", 0) != 0;
-    let axes = window_axes(operator, image, kernel)?;
-    let one = |([kernel, stride, before, after, dilation], n): ([i64; 5], &i64)| {
-        let left = n + before + after - dilation * (kernel - 1) - 1;
+    let axes = window_axes(operator, image, size)?;
+    let one = |([size, stride, before, after, dilation], n): ([i64; 5], &i64)| {
+        let left = n + before + after - dilation * (size - 1) - 1;
         let up = if rounds_up { stride - 1 } else { 0 };
         (left >= 0).then(|| (left + up) / stride + 1)
     };
