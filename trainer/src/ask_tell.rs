@@ -50,7 +50,7 @@ const ALONG_ALL_AXES: usize = 4;
 const AT_THE_FRONT: usize = 3;
 
 /// Modes over which the expected error is averaged.
-const JUDGED: usize = 400;
+const JUDGED_MODES: usize = 400;
 
 /// What is planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -242,7 +242,7 @@ impl Planner {
             {
                 return Next::Measure(suspect, None);
             }
-            let judged = &self.modes[..self.modes.len().min(JUDGED)];
+            let judged = &self.modes[..self.modes.len().min(JUDGED_MODES)];
             expected = expected_errors(teachers.left_out(), &teachers.predict(judged));
         }
         Next::Enough {

@@ -36,7 +36,7 @@ const INTERVAL_RETRIES: u32 = 250;
 const CONVERSION_US: [i64; 8] = [140, 204, 332, 588, 1100, 2116, 4156, 8244];
 
 /// The longest time constant of an INA3221, in ms: 3 channels × 1024 samples × 2 × 8.244 ms.
-const LONGEST_MS: i64 = 50_651;
+const LONGEST_TIME_CONSTANT_MS: i64 = 50_651;
 
 /// Why the averaging of the power sensors cannot be read or set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -304,7 +304,8 @@ impl Chip {
         let setting = self.setting(files).ok()?;
         let number = u32::try_from(setting.samples).ok();
         number.filter(|samples| SAMPLES.contains(samples))?;
-        let ms = Some(setting.time_constant_ms()).filter(|ms| (0..=LONGEST_MS).contains(ms))?;
+        let ms = Some(setting.time_constant_ms())
+            .filter(|ms| (0..=LONGEST_TIME_CONSTANT_MS).contains(ms))?;
         // Less than half a ms is 0.
         Some(Milliseconds(ms.max(1).unsigned_abs()))
     }

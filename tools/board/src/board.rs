@@ -32,10 +32,10 @@ use crate::target::Clocks;
 use crate::thermal::Heat;
 
 /// From this load on, in permille, the GPU is busy.
-const BUSY: u16 = 500;
+const BUSY_GPU_LOAD: u16 = 500;
 
 /// A counted clock differs from its request by at most this part of it.
-const NEAR: u32 = 20;
+const CLOCK_TOLERANCE: u32 = 20;
 
 /// The knobs and sensors of a board.
 #[derive(Debug)]
@@ -225,7 +225,9 @@ impl Board {
             requested: kilohertz(&gpu.requested, files)?,
             delivered: kilohertz(counter, files)?,
         };
-        let is_busy = self.gpu_load(files).is_some_and(|load| load >= BUSY);
+        let is_busy = self
+            .gpu_load(files)
+            .is_some_and(|load| load >= BUSY_GPU_LOAD);
         is_busy.then_some(clock)
     }
 
@@ -380,7 +382,7 @@ impl Board {
 
 /// Whether a clock is the wanted one, or is unknown.
 fn is_near(clock: Option<Kilohertz>, wanted: Kilohertz) -> bool {
-    clock.is_none_or(|clock| clock.0.abs_diff(wanted.0) <= wanted.0 / NEAR)
+    clock.is_none_or(|clock| clock.0.abs_diff(wanted.0) <= wanted.0 / CLOCK_TOLERANCE)
 }
 
 /// A clock in kHz of a file in Hz.

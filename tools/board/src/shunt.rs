@@ -11,11 +11,11 @@ const STEP_UV: i64 = 40;
 const SHUNTS_UOHM: RangeInclusive<i64> = 100..=100_000;
 
 /// The smallest known shunt, in mΩ. It has the largest offset.
-const ASSUMED_SHUNT_MOHM: i64 = 2;
+const SMALLEST_KNOWN_SHUNT_MOHM: i64 = 2;
 
 /// Lowest plausible current in mA: the offset can make the current read negative down to this
 /// value.
-pub(crate) const LOWEST_MA: i64 = -2 * STEP_UV / ASSUMED_SHUNT_MOHM;
+pub(crate) const LOWEST_MA: i64 = -2 * STEP_UV / SMALLEST_KNOWN_SHUNT_MOHM;
 
 /// Steps of the current at shunts of 2, 4, 5 and 10 mΩ, in mA.
 const STEPS_MA: [i64; 4] = [20, 10, 8, 4];
@@ -109,7 +109,7 @@ impl Currents {
     fn step_ma(self) -> i64 {
         let divides = |step: &i64| self.0.is_multiple_of(step.unsigned_abs());
         let step = STEPS_MA.into_iter().find(divides);
-        step.unwrap_or(STEP_UV / ASSUMED_SHUNT_MOHM)
+        step.unwrap_or(STEP_UV / SMALLEST_KNOWN_SHUNT_MOHM)
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_inferred_step_is_never_below_the_shunt_s() {
-        for shunt_mohm in ASSUMED_SHUNT_MOHM..=100 {
+        for shunt_mohm in SMALLEST_KNOWN_SHUNT_MOHM..=100 {
             for currents in reachable(shunt_mohm) {
                 let step = currents.step_ma();
                 // Within the half mA by which the driver rounds.
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_step_is_the_largest_that_divides_all_readings_so_far() {
-        for shunt_mohm in ASSUMED_SHUNT_MOHM..=100 {
+        for shunt_mohm in SMALLEST_KNOWN_SHUNT_MOHM..=100 {
             for first in 0..200 {
                 for spread in [1, 2, 3, 7] {
                     let readings = [0, 0, spread, -spread];

@@ -3,8 +3,8 @@
 use wattgate_runtime::{Milliseconds, Milliwatts, ModeId};
 
 /// Mean load of the GPU in permille from which on a board is sure to be fully loaded, and from which on it works.
-const FULL: f32 = 900.0;
-const BUSY: f32 = 500.0;
+const FULL_MEAN_LOAD: f32 = 900.0;
+const WORKING_MEAN_LOAD: f32 = 500.0;
 
 /// Time over which load, power and temperature are averaged.
 const SMOOTHING: Milliseconds = Milliseconds(2_000);
@@ -108,11 +108,11 @@ impl FullLoad {
         let mean = before + part * (load - before);
         self.load = Some(mean);
         let is_at = |least: f32| mean >= least && load >= least;
-        let Some((mode, power)) = in_mode.filter(|_| is_at(BUSY)) else {
+        let Some((mode, power)) = in_mode.filter(|_| is_at(WORKING_MEAN_LOAD)) else {
             return;
         };
         if let Some(known) = self.modes.iter_mut().find(|it| it.mode == mode) {
-            known.note(passed, power, is_at(FULL), celsius);
+            known.note(passed, power, is_at(FULL_MEAN_LOAD), celsius);
             return;
         }
         if self.modes.len() >= MOST_DRAWN_MODES {

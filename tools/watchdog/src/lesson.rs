@@ -50,7 +50,7 @@ const PER_KELVIN_RANGE: [f32; 2] = [0.001, 0.009];
 
 /// The largest difference of a unit that is believed, as a logarithm: three deviations between two units. More is another
 /// load, or a broken sensor.
-const MOST: f32 = 3.0 * std::f32::consts::SQRT_2 * POWER_SPREAD;
+const MOST_DIFFERENCE: f32 = 3.0 * std::f32::consts::SQRT_2 * POWER_SPREAD;
 
 /// Deviations that a bound at 95 % has.
 const AT_95: f32 = 1.645;
@@ -185,7 +185,7 @@ impl Lesson {
             } else {
                 f32::MIN
             };
-            !(least..=MOST).contains(&it.ln)
+            !(least..=MOST_DIFFERENCE).contains(&it.ln)
         });
         if let Some(far) = far {
             return Err(NoLesson::FarOff {
@@ -193,7 +193,7 @@ impl Lesson {
             });
         }
         // A part of the load that shows less than any unit draws shows nothing.
-        modes.retain(|it| it.ln >= -MOST);
+        modes.retain(|it| it.ln >= -MOST_DIFFERENCE);
         modes.truncate(MOST_TAUGHT);
         let measured = long.iter().filter_map(|(_, it)| it.per_kelvin());
         match modes.is_empty() {
@@ -330,7 +330,7 @@ impl TaughtMode {
         };
         let ln: f32 = words.next()?.parse().ok()?;
         let at = UtcSeconds(words.next()?.parse().ok()?);
-        (words.next().is_none() && ln.abs() <= MOST).then_some(Self {
+        (words.next().is_none() && ln.abs() <= MOST_DIFFERENCE).then_some(Self {
             mode,
             is_full,
             ln,
@@ -365,7 +365,7 @@ pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
     Unit {
         is_profiled: false,
         time: 0.0,
-        power: above.fold(-MOST, f32::max),
+        power: above.fold(-MOST_DIFFERENCE, f32::max),
         tilt,
         reference: Milliwatts(centre.exp() as u32),
         margins: [of_time, warmer],

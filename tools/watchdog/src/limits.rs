@@ -38,7 +38,7 @@ pub fn files(root: &Path) -> [PathBuf; 2] {
 const LOWERINGS_VERSION: u32 = 1;
 
 /// What holds where the file of lowerings is defective: with less, no board runs.
-const UNKNOWN: Milliwatts = Milliwatts(1);
+const UNKNOWN_LIMIT: Milliwatts = Milliwatts(1);
 
 /// Longest name of a program that is kept, in characters.
 const LONGEST_PROGRAM: usize = 64;
@@ -189,7 +189,7 @@ impl Lowerings {
         let by = Setter::new(Owner::Root, 0, Some("defective file of lowerings"));
         let lowering = Lowering {
             by,
-            power_mw: UNKNOWN.0,
+            power_mw: UNKNOWN_LIMIT.0,
             average: None,
             left_ms: None,
         };

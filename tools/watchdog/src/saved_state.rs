@@ -23,14 +23,14 @@ use wattgate_runtime::Milliseconds;
 use crate::boot::BootId;
 
 /// The daemon's file, and that of a session of the profiler.
-const STATE: &str = "prior";
-const SESSION: &str = "session";
+const STATE_FILE: &str = "prior";
+const SESSION_FILE: &str = "session";
 
 /// The first word of the line with the boot id.
 const BOOT_ID: &str = "boot_id ";
 
 /// Interval of attempts to write the file after a failure.
-const RETRY_INTERVAL: Milliseconds = Milliseconds(60_000);
+const WRITE_RETRY_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Why the state was not saved or not restored.
 #[derive(Debug, Error)]
@@ -95,7 +95,7 @@ impl SavedState {
         directory: &Path,
     ) -> Result<Self, SavedStateError> {
         take_session(files, root, directory);
-        Self::in_file(board, files, root, directory.join(STATE))
+        Self::in_file(board, files, root, directory.join(STATE_FILE))
     }
 
     /// The same for a session of the profiler.
@@ -105,7 +105,7 @@ impl SavedState {
         root: &Path,
         directory: &Path,
     ) -> Result<Self, SavedStateError> {
-        Self::in_file(board, files, root, directory.join(SESSION))
+        Self::in_file(board, files, root, directory.join(SESSION_FILE))
     }
 
     fn in_file(
@@ -145,7 +145,7 @@ impl SavedState {
         directory: &Path,
     ) -> Result<Option<Self>, SavedStateError> {
         take_session(files, root, directory);
-        let path = directory.join(STATE);
+        let path = directory.join(STATE_FILE);
         let boot = BootId::read(files, root);
         match left(&path)? {
             None => Ok(None),
@@ -222,7 +222,7 @@ impl SavedState {
             return false;
         }
         let tried = *self.tried.get_or_insert(now);
-        if now.since(tried) < RETRY_INTERVAL {
+        if now.since(tried) < WRITE_RETRY_INTERVAL {
             return false;
         }
         self.tried = Some(now);
@@ -271,7 +271,7 @@ impl SavedState {
 
 /// Makes the file of a session that crashed the saved state, unless there is one of this boot, which is older.
 fn take_session(files: &impl Files, root: &Path, directory: &Path) {
-    let (path, session) = (directory.join(STATE), directory.join(SESSION));
+    let (path, session) = (directory.join(STATE_FILE), directory.join(SESSION_FILE));
     let boot = BootId::read(files, root);
     let is_of_this_boot = |(boot_of_file, saved): Left| {
         saved.is_ok() && (boot_of_file == boot || boot_of_file.is_none() || boot.is_none())

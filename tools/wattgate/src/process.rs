@@ -47,7 +47,7 @@ const CHECK_WORKLOAD: Duration = Duration::from_millis(200);
 const CHECK_END: Duration = Duration::from_millis(10);
 
 /// Time that a workload has to end after a signal of the user, after SIGTERM, and after SIGKILL.
-const PATIENCE: [Duration; 3] = [
+const END_TIMEOUTS: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
     Duration::from_secs(1),
@@ -334,7 +334,7 @@ impl Process {
         let asked = self.stop.signal().unwrap_or(Signal::TERM);
         for (signal, patience) in [asked, Signal::TERM, Signal::KILL]
             .into_iter()
-            .zip(PATIENCE)
+            .zip(END_TIMEOUTS)
         {
             if is_gone(child, group, self.waits_for_all) {
                 break;

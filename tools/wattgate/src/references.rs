@@ -11,7 +11,7 @@ use wattgate_runtime::format::Kind as ModelKind;
 const PACKAGED: &str = "/usr/share/wattgate/references";
 
 /// The largest file that is read. Models have 1 to 2 KiB.
-const LARGEST: u64 = 65_536;
+const LARGEST_FILE: u64 = 65_536;
 
 /// What a model must have in common with the workload to come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +61,7 @@ fn earlier(models: &Path, own_board: &Board<'_>, workload: &str) -> Vec<String> 
 /// Judges a model file by its board and workload; `None` if it is none.
 fn judge(path: &Path, by: impl Fn((Board<'_>, &str)) -> bool) -> Option<bool> {
     let about = fs::metadata(path).ok()?;
-    if path.extension()? != "wgt" || !about.is_file() || about.len() > LARGEST {
+    if path.extension()? != "wgt" || !about.is_file() || about.len() > LARGEST_FILE {
         return None;
     }
     let bytes = fs::read(path).ok()?;

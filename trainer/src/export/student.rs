@@ -26,13 +26,13 @@ use crate::learn::standard::Standard;
 const ADAM_STEPS: usize = 3_000;
 
 /// Initial learning rate of the first training, with cosine decay to zero.
-const RATE: f64 = 1e-2;
+const STUDENT_RATE: f64 = 1e-2;
 
 /// Initial learning rate of the second training, which starts near its optimum.
 const ROUNDED_RATE: f64 = 3e-3;
 
 /// Maximum number of modes in a batch; larger grids are shuffled into several.
-const BATCH: usize = 4_096;
+const STUDENT_BATCH: usize = 4_096;
 
 /// Progress steps of one student.
 pub const STUDENT_PROGRESS: u64 = 2 * ADAM_STEPS as u64;
@@ -67,7 +67,15 @@ pub fn distil(
         .collect();
 
     let network = Network::new(&sizes, random, &device);
-    let network = train(network, &data, None, RATE, random, progress, &device);
+    let network = train(
+        network,
+        &data,
+        None,
+        STUDENT_RATE,
+        random,
+        progress,
+        &device,
+    );
     let exact = data.in_logs(network.to_dense());
     let plan = Plan::new(&exact, &data.inputs, &axes);
     let steps = data.in_standard_targets(plan.steps());
@@ -176,20 +184,20 @@ fn train(
     let sds: Vec<f32> = data.outputs.iter().map(|output| output.sd as f32).collect();
     let sds: Tensor<2> = Tensor::from_data(TensorData::new(sds, [1, data.outputs.len()]), device);
     let mut ids: Vec<usize> = (0..data.inputs.len()).collect();
-    let mut batch = data.batch(&ids[..ids.len().min(BATCH)], device);
+    let mut batch = data.batch(&ids[..ids.len().min(STUDENT_BATCH)], device);
     let mut visited = ids.len();
     let mut adam = AdamConfig::new()
         .with_beta_2(0.99)
         .with_epsilon(1e-8)
         .init();
     for step in 0..ADAM_STEPS {
-        if ids.len() > BATCH {
-            if visited + BATCH > ids.len() {
+        if ids.len() > STUDENT_BATCH {
+            if visited + STUDENT_BATCH > ids.len() {
                 ids.shuffle(random);
                 visited = 0;
             }
-            batch = data.batch(&ids[visited..visited + BATCH], device);
-            visited += BATCH;
+            batch = data.batch(&ids[visited..visited + STUDENT_BATCH], device);
+            visited += STUDENT_BATCH;
         }
         let (inputs, targets) = &batch;
         let error = (network.forward(inputs.clone(), steps) - targets.clone()) * sds.clone();

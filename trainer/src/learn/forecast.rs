@@ -21,7 +21,7 @@
 //! would allow no step at all. With a reference of the same board they are narrower still, around
 //! the reference's coefficients.
 //!
-//! `TIME`, `POWER`, `QUANTILE`, `STEEPER` and `RISE` were chosen on the three
+//! `TIME_PRIOR`, `POWER_PRIOR`, `QUANTILE`, `STEEPER` and `RISE` were chosen on the three
 //! simulated boards with the workloads lstm, vgg11 and lenet on units 21 and 22 (`RISE`: 21 to 26),
 //! as wide as a plan of 15 modes allows. `tests/it/safe_plan.rs` and `tests/it/learned.rs` count the
 //! modes that exceed a limit on other units and workloads.
@@ -46,7 +46,7 @@ const SPREADS: [f64; 2] = [0.8, 0.5];
 /// Prior of the time, in the order of [`Mean::theory`]. Narrower than the teachers', above all in the
 /// amplitudes: a covariance that may replace physics leaves no bound beyond the measured modes. Repeats
 /// of a mode differ by 1 or 2 %. Background work slows the lowest CPU capacity by about an eighth.
-const TIME: &[[f64; 2]] = &[
+const TIME_PRIOR: &[[f64; 2]] = &[
     [0.5, 0.6],
     [0.4, 0.6],
     [1.1, 1.2],
@@ -71,7 +71,7 @@ const TIME: &[[f64; 2]] = &[
 
 /// Prior of the power. About a half of the power of an average mode is static: regulators, fabric
 /// and leakage draw it in every mode.
-const POWER: &[[f64; 2]] = &[
+const POWER_PRIOR: &[[f64; 2]] = &[
     [1.0, 0.9],
     [1.0, 0.9],
     [1.0, 0.9],
@@ -142,7 +142,11 @@ pub struct Predicted {
 
 /// The prior of a forecast.
 fn spec(mean: Mean, reference: Option<&[f64]>) -> Spec {
-    let own = if mean == Mean::Time { TIME } else { POWER };
+    let own = if mean == Mean::Time {
+        TIME_PRIOR
+    } else {
+        POWER_PRIOR
+    };
     let prior = match reference {
         Some(learned) => of_same_board(&own.to_vec(), learned),
         None => own.to_vec(),

@@ -38,7 +38,7 @@ use crate::replay::warmth::Fan;
 
 /// How long a deadline of a step is pursued before it is judged, and judged.
 const PURSUIT_TIME: Duration = Duration::from_secs(120);
-const JUDGED: Duration = Duration::from_secs(300);
+const JUDGED_TIME: Duration = Duration::from_secs(300);
 
 /// The time of all steps, in minutes.
 const WORK_MIN: [u64; 3] = [5, 10, 20];
@@ -194,7 +194,7 @@ fn case(weights: &Path, workload: &Workload, seed: u64) -> Result<Case, JudgeErr
         By::Step(_) => {
             running.run(|passed, _| passed >= PURSUIT_TIME.as_secs_f64(), work_s);
             running.restart();
-            running.run(|passed, _| passed >= JUDGED.as_secs_f64(), work_s);
+            running.run(|passed, _| passed >= JUDGED_TIME.as_secs_f64(), work_s);
             let used = running.passed_s / running.steps / step_s;
             match objective {
                 Objective::Power => (used, running.mean_w(), None),

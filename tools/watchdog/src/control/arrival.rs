@@ -22,7 +22,7 @@ const LONGEST_WAIT: Milliseconds = WINDOW;
 const LEAST_PATIENCE: Milliseconds = Milliseconds(150);
 
 /// Number of times that are remembered. One slow change does not slow the board for ever.
-const REMEMBERED: usize = 8;
+const REMEMBERED_TIMES: usize = 8;
 
 /// A mode that was set.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ struct Change {
 pub(super) struct Arrival {
     change: Option<Change>,
     /// The times of recent visible changes, 0 for none, and the place of the next one.
-    took: [Milliseconds; REMEMBERED],
+    took: [Milliseconds; REMEMBERED_TIMES],
     next: usize,
     /// How long to wait for a clock that does not follow.
     patience: Milliseconds,
@@ -53,7 +53,7 @@ impl Arrival {
     pub(super) fn new() -> Self {
         Self {
             change: None,
-            took: [Milliseconds(0); REMEMBERED],
+            took: [Milliseconds(0); REMEMBERED_TIMES],
             next: 0,
             patience: LONGEST_WAIT,
         }
@@ -113,7 +113,7 @@ impl Arrival {
         if let Some(place) = self.took.get_mut(self.next) {
             *place = took;
         }
-        self.next = (self.next + 1) % REMEMBERED;
+        self.next = (self.next + 1) % REMEMBERED_TIMES;
         let longest = self.longest().0;
         let patience = Milliseconds(longest + longest / 3);
         self.patience = patience.clamp(LEAST_PATIENCE, LONGEST_WAIT);

@@ -15,7 +15,7 @@ const BACKSTOP_TIME: Milliseconds = Milliseconds(2_000);
 
 /// The power must be within the limit for this long before the alarm ends: in the least mode, where the backstop may be
 /// what keeps it there, and in a higher one.
-const QUIET: Milliseconds = Milliseconds(10_000);
+const ALARM_END: Milliseconds = Milliseconds(10_000);
 const QUIET_ABOVE: Milliseconds = Milliseconds(1_000);
 
 /// Since when the power has been over a limit in the least mode.
@@ -74,7 +74,7 @@ impl Escalation {
     ) {
         let is_over = |limit: Milliwatts| power.map(|power| is_least && power > limit);
         let longer = if has_backstop { BACKSTOP_TIME.0 } else { 0 };
-        let quiet = if is_least { QUIET } else { QUIET_ABOVE };
+        let quiet = if is_least { ALARM_END } else { QUIET_ABOVE };
         self.over.note(now, is_over(limit), REACTION, quiet);
         let call = Milliseconds(REACTION.0 + longer);
         self.roots.note(now, is_over(roots), call, quiet);

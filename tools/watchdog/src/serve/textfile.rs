@@ -16,7 +16,7 @@ use crate::replace::replace;
 const TEXTFILE_INTERVAL: Milliseconds = Milliseconds(15_000);
 
 /// Permissions of the file. Everyone may read it, because the collector is not root.
-const MODE: u32 = 0o644;
+const FILE_MODE: u32 = 0o644;
 
 /// The file cannot be written.
 #[derive(Debug, Error)]
@@ -61,7 +61,7 @@ impl Textfile {
         // The collector ignores files that do not end in .prom.
         let new = self.path.with_extension("prom.new");
         let text = metrics::text(&daemon.report());
-        let written = replace(&self.path, &new, MODE, text.as_bytes());
+        let written = replace(&self.path, &new, FILE_MODE, text.as_bytes());
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
         written.or_else(|source| match was_failing {
             true => Ok(()),

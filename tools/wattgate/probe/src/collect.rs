@@ -29,7 +29,7 @@ const READS: usize = 5;
 const LONGEST_READS: Duration = Duration::from_millis(100);
 
 /// Maximum length of a recorded text in bytes.
-const LONGEST_TEXT: usize = 64 << 10;
+const LONGEST_RECORDED_TEXT: usize = 64 << 10;
 
 /// How far a probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub fn collect(
     wanted.add_patterns(&root);
     let mut collector = Collector {
         root: &root,
-        buffer: vec![0; LONGEST_TEXT],
+        buffer: vec![0; LONGEST_RECORDED_TEXT],
         directories: BTreeMap::new(),
         links: BTreeMap::new(),
         files: BTreeMap::new(),

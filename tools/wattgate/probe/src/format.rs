@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 const MAX_PACKED_BYTES: u64 = 16 << 20;
 
 /// Maximum size of a probe, decompressed.
-const MAX_BYTES: u64 = 32 << 20;
+const MAX_PROBE_BYTES: u64 = 32 << 20;
 
 /// The first bytes of a gzip file (RFC 1952).
 const MAGIC: [u8; 2] = [0x1F, 0x8B];
@@ -268,7 +268,7 @@ impl Probe {
             return Err(ProbeError::NotGzip);
         }
         let mut lines = Lines {
-            text: BufReader::new(GzDecoder::new(packed).take(MAX_BYTES + 1)),
+            text: BufReader::new(GzDecoder::new(packed).take(MAX_PROBE_BYTES + 1)),
             read: 0,
             line: 0,
         };
@@ -359,7 +359,7 @@ impl<R: BufRead> Lines<R> {
         self.line += 1;
         match length {
             0 => Ok(None),
-            _ if self.read > MAX_BYTES => Err(ProbeError::TooLarge),
+            _ if self.read > MAX_PROBE_BYTES => Err(ProbeError::TooLarge),
             _ => Ok(Some(text)),
         }
     }

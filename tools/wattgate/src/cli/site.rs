@@ -25,7 +25,7 @@ use crate::thinning::thinned;
 
 /// The directory of the settings from before, below the board's root. It is the daemon's, which takes them over if
 /// it is the first to start after a crash.
-const STATE: &str = "var/lib/wattgate";
+const STATE_DIRECTORY: &str = "var/lib/wattgate";
 
 /// A board that may be changed.
 pub struct Site {
@@ -67,7 +67,7 @@ impl Site {
         let right = match Lock::take(&common.root) {
             Ok(lock) => {
                 check_writable(&board)?;
-                let state = common.root.join(STATE);
+                let state = common.root.join(STATE_DIRECTORY);
                 Right::Own {
                     saved_state: SavedState::of_session(&board, &files, &common.root, &state)?
                         .written()?,

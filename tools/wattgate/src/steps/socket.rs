@@ -33,7 +33,7 @@ use wattgate_cli::steps::{MAX_BYTES, StepLine};
 use crate::window::Told;
 
 /// Number of names, and of processes with one name, that are kept apart.
-const MOST: usize = 64;
+const MOST_SENDERS: usize = 64;
 
 /// The first process namespace of a machine: `PROC_PID_INIT_INO` in Linux's `proc_ns.h`.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
@@ -238,7 +238,7 @@ impl Senders {
         let steps = before.unwrap_or(line.steps);
         let known = self.names.iter().position(|it| it.name == line.name);
         let known = known.unwrap_or(self.names.len());
-        if known == self.names.len() && known < MOST {
+        if known == self.names.len() && known < MOST_SENDERS {
             self.names.push(Name {
                 name: line.name,
                 count,
@@ -259,7 +259,7 @@ impl Senders {
         sender.last = line.steps;
         let ahead = (count + sender.offset - name.count).max(0);
         name.count += ahead;
-        if name.processes.len() == MOST {
+        if name.processes.len() == MOST_SENDERS {
             name.processes.remove(0);
         }
         name.processes.push(sender);

@@ -90,7 +90,7 @@ const BORDER_ROWS: usize = 100_000;
 const BLOCK: usize = 1_024;
 
 /// Rows that are predicted at once.
-const LANES: usize = 64;
+const TREE_LANES: usize = 64;
 
 /// The effects of the units are estimated after every so many trees. Before the first estimate, the trees have
 /// learned how calls and modes differ.
@@ -276,9 +276,9 @@ impl Trees {
         let columns: Vec<Vec<u8>> = columns.map(binned).collect();
         let mut predicted = vec![self.base; inputs.rows()];
         predicted
-            .par_chunks_mut(LANES)
+            .par_chunks_mut(TREE_LANES)
             .enumerate()
-            .for_each(|(chunk, predicted)| self.add(&columns, chunk * LANES, predicted));
+            .for_each(|(chunk, predicted)| self.add(&columns, chunk * TREE_LANES, predicted));
         predicted
     }
 
@@ -288,7 +288,7 @@ impl Trees {
         for splits in &self.trees {
             let (own, rest) = leaves.split_at(1 << splits.len());
             leaves = rest;
-            let mut at = [0_u16; LANES];
+            let mut at = [0_u16; TREE_LANES];
             for (level, split) in splits.iter().enumerate() {
                 let column = &columns[usize::from(split.input)];
                 let bins = &column[first..first + predicted.len()];
@@ -404,10 +404,10 @@ fn shrunk(sum: f64, settings: &Settings) -> f64 {
 /// The regularised mean of each leaf's residuals, times the learning rate.
 fn leaf_values(residuals: &[f32], leaf_of: &[u16], leaves: usize, settings: &Settings) -> Vec<f32> {
     // Chunks of a fixed size, added in their order.
-    const CHUNK: usize = 1 << 16;
+    const ROW_CHUNK: usize = 1 << 16;
     let sums: Vec<Vec<[f64; 2]>> = residuals
-        .par_chunks(CHUNK)
-        .zip(leaf_of.par_chunks(CHUNK))
+        .par_chunks(ROW_CHUNK)
+        .zip(leaf_of.par_chunks(ROW_CHUNK))
         .map(|(residuals, leaf_of)| {
             let mut sums = vec![[0.0; 2]; leaves];
             for (residual, leaf) in residuals.iter().zip(leaf_of) {

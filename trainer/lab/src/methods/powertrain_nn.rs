@@ -31,10 +31,10 @@ const SIZES: [usize; 5] = [4, 256, 128, 64, 1];
 /// Dropout rate of each hidden layer.
 const DROPOUT: [f64; 3] = [0.4, 0.3, 0.0];
 
-const RATE: f64 = 1e-3;
+const POWERTRAIN_RATE: f64 = 1e-3;
 
-const BATCH: usize = 32;
-const EPOCHS: usize = 100;
+const POWERTRAIN_BATCH: usize = 32;
+const POWERTRAIN_EPOCHS: usize = 100;
 
 /// Median of the scaled targets.
 const TARGET_MEDIAN: f64 = 100.0;
@@ -130,9 +130,9 @@ impl Training {
         let mut adam = ModuleOptimizer::from(Adam);
         let mut best = (f64::INFINITY, recipe.network.clone());
         let mut network = recipe.network.clone();
-        for _ in 0..EPOCHS {
+        for _ in 0..POWERTRAIN_EPOCHS {
             shuffle(&mut rows, random);
-            for batch in rows.chunks(BATCH) {
+            for batch in rows.chunks(POWERTRAIN_BATCH) {
                 let batch = self.rows(batch, &recipe, options);
                 network = step(network, &mut adam, batch, loss, options, random);
             }
@@ -239,7 +239,7 @@ fn step(
     let kept = RecipeNetwork::kept(rows, options, random);
     let cost = loss.compute(network.forward(x, Some(&kept)), y);
     let gradients = GradientsParams::from_grads(cost.backward(), &network);
-    adam.step(RATE, network, gradients)
+    adam.step(POWERTRAIN_RATE, network, gradients)
 }
 
 /// Orders a list by one random number for each entry.

@@ -13,7 +13,7 @@ use wattgate_trainer::read::Known;
 use wattgate_trainer::score::Predictions;
 
 /// Capacity of the Pareto front; fronts of measured modes are smaller.
-const FRONT: usize = 4_096;
+const FRONT_POINTS: usize = 4_096;
 
 /// The methods of the product.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ impl Trained for Taught {
                 modes.push((mode, prediction));
             }
         });
-        let front = Front::<FRONT>::of_modes(&model, modes, ask.confidence);
+        let front = Front::<FRONT_POINTS>::of_modes(&model, modes, ask.confidence);
         match front.select(&query) {
             Ok(choice) => {
                 let id = usize::from(choice.mode.0);

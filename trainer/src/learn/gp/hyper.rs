@@ -23,7 +23,7 @@ use crate::learn::mean::{COVARIANCE_PARAMETERS, NOISE};
 use crate::learn::priors::Prior;
 
 /// Distance of a chain's start from the maximum, in standard deviations of the prior.
-const NEAR: f64 = 1e-3;
+const START_DISTANCE: f64 = 1e-3;
 
 /// Bound of each hyperparameter, in standard deviations from its prior mean.
 const REACH: f64 = 5.0;
@@ -177,7 +177,7 @@ pub fn samples(
     // The sampler refuses a gradient with a zero, which it may be at the maximum.
     let mut moved = |x: &f64| {
         let away: f64 = StandardNormal.sample(random);
-        (x + NEAR * away).clamp(-REACH, REACH)
+        (x + START_DISTANCE * away).clamp(-REACH, REACH)
     };
     let near: Vec<f64> = start.at.iter().map(&mut moved).collect();
     let mut chain = settings
