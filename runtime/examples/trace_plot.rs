@@ -25,7 +25,7 @@ struct Point {
     shown_w: f64,
     power_w: f64,
     deviation_w: f64,
-    /// The time of a step that this look detected.
+    /// The time of a step that this sample detected.
     step: Option<f64>,
     phase: String,
 }
@@ -34,7 +34,7 @@ fn points(run: &Run) -> Vec<Point> {
     let mut estimator = run.estimator();
     let mut since = None;
     let rows = run.rows.iter().map(|row| {
-        estimator.look(&row.sample(), row.time());
+        estimator.update(&row.sample(), row.time());
         let estimate = estimator.estimate().expect("there was a reading");
         let before = since.replace(estimate.since);
         let is_new = before.is_some_and(|before| before != estimate.since);
@@ -58,7 +58,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(points: &[Point]) -> Self {
+    fn from_points(points: &[Point]) -> Self {
         let powers = points.iter().map(|point| point.shown_w.max(point.power_w));
         Self {
             from: points[0].seconds,
@@ -84,7 +84,7 @@ impl Frame {
 }
 
 fn draw(title: &str, points: &[Point]) -> Result<String, std::fmt::Error> {
-    let frame = Frame::of(points);
+    let frame = Frame::from_points(points);
     let mut svg = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{HEIGHT}' \
          font-family='sans-serif' font-size='13'>\n<rect width='100%' height='100%' fill='white'/>\n"

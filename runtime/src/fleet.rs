@@ -16,7 +16,7 @@
 //! let unit = fleet.unit(id, Confidence::P95).expect("a confidence that the model supports");
 //! assert!(!unit.is_profiled);
 //!
-//! let mut front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+//! let mut front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
 //! let on_its_unit = front.points()[0].guarded;
 //! front.for_unit(&unit);
 //! assert!(front.points()[0].guarded > on_its_unit);
@@ -27,7 +27,7 @@ use core::fmt;
 
 use crate::crc::crc32;
 use crate::guard::{GuardBand, GuardError, Knot, Margin};
-use crate::units::{Confidence, Microseconds, Milliwatts};
+use crate::quantities::{Confidence, Microseconds, Milliwatts};
 
 /// The largest number of units that a file lists.
 pub const MOST_UNITS: usize = 10;
@@ -35,11 +35,11 @@ pub const MOST_UNITS: usize = 10;
 /// The bytes of a unit: id (u32), level of the time (i16), level of the power (i16), tilt of the power (i8).
 pub const UNIT_LEN: usize = 9;
 
-/// Units of a level, which is a logarithm of a ratio.
-pub const LEVEL_UNIT: f32 = 1.0 / 16_384.0;
+/// The resolution of a level, which is a logarithm of a ratio.
+pub const LEVEL_RESOLUTION: f32 = 1.0 / 16_384.0;
 
-/// Units of a tilt, which is a logarithm of a ratio for each ln of the power.
-pub const TILT_UNIT: f32 = 1.0 / 256.0;
+/// The resolution of a tilt, which is a logarithm of a ratio for each ln of the power.
+pub const TILT_RESOLUTION: f32 = 1.0 / 256.0;
 
 /// Units behind [`POWER_SPREAD`].
 pub const UNITS_OF_SPREAD: u32 = 13;
@@ -148,7 +148,11 @@ impl<'a> Fleet<'a> {
     }
 
     /// From the fields of a file; `None` if a value is out of range. The ratios follow the knots of the guard bands.
-    pub(crate) fn of(units: &'a [u8], reference: u32, others: [GuardBand; 2]) -> Option<Self> {
+    pub(crate) fn from_fields(
+        units: &'a [u8],
+        reference: u32,
+        others: [GuardBand; 2],
+    ) -> Option<Self> {
         let (units, rest) = units.as_chunks();
         let fleet = Self {
             units,
@@ -208,8 +212,8 @@ impl<'a> Fleet<'a> {
 
 fn decoded(bytes: &[u8; UNIT_LEN]) -> (UnitId, [f32; 3]) {
     let [i0, i1, i2, i3, t0, t1, p0, p1, tilt] = *bytes;
-    let level = |bytes| f32::from(i16::from_le_bytes(bytes)) * LEVEL_UNIT;
-    let tilt = f32::from(tilt.cast_signed()) * TILT_UNIT;
+    let level = |bytes| f32::from(i16::from_le_bytes(bytes)) * LEVEL_RESOLUTION;
+    let tilt = f32::from(tilt.cast_signed()) * TILT_RESOLUTION;
     let id = UnitId(u32::from_le_bytes([i0, i1, i2, i3]));
     (id, [level([t0, t1]), level([p0, p1]), tilt])
 }

@@ -19,9 +19,9 @@ use crate::grid::{Axes, GridError};
 use crate::guard::{GuardBand, Knot, MAX_KNOTS, TimeSpread};
 pub use crate::list::List;
 pub use crate::measured::{LOG_LIMIT, MEASURED_LEN, MOST_MEASURED};
+use crate::quantities::Factor;
 use crate::region::Region;
 use crate::shape::{Shape, Widths};
-use crate::units::Factor;
 
 /// The first bytes of every model file.
 pub const MAGIC: [u8; 4] = *b"wgt\x1a";
@@ -255,7 +255,7 @@ pub struct Body<'a> {
     #[serde(borrow)]
     pub layers: &'a [u8],
     /// As i8: the levels of the CPU clocks, then of the GPU clocks, then the weights of the former, then
-    /// of the latter, one for each unit of the first layer. Absent before version 3.
+    /// of the latter, one for each neuron of the first layer. Absent before version 3.
     #[serde(borrow)]
     pub levels: &'a [u8],
     /// Guard band of the time.

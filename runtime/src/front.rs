@@ -16,8 +16,8 @@
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file).unwrap();
-//! let all = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
-//! let some = Front::<16>::of(&model, &model.profiled(), Confidence::P95);
+//! let all = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
+//! let some = Front::<16>::from_model(&model, &model.profiled(), Confidence::P95);
 //! assert!(!all.is_thinned() && some.is_thinned());
 //! assert_eq!(all.points()[0].guarded, some.points()[0].guarded);
 //! assert!(all.points().is_sorted_by(|a, b| a.guarded < b.guarded && a.guarded_time > b.guarded_time));
@@ -31,14 +31,14 @@ use crate::fleet::Unit;
 use crate::grid::ModeId;
 use crate::guard::{GuardError, Margins, Widening};
 use crate::lanes::{BATCH, LANES};
-use crate::leaps;
 use crate::model::Model;
 use crate::network::{Batch, Network, with_network};
 pub use crate::point::Point;
-use crate::point::{Leaps, Objective};
+use crate::point::{Objective, SkipPointers};
 use crate::prediction::Prediction;
+use crate::quantities::{Confidence, Microseconds, Milliwatts};
 use crate::region::Region;
-use crate::units::{Confidence, Microseconds, Milliwatts};
+use crate::skip_pointers;
 
 /// The Pareto front of a region in (power with its margin, time), of at most `N` points.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ impl<const N: usize> Front<N> {
                     power,
                     guarded: Milliwatts(guarded),
                     guarded_time: time,
-                    leaps: Leaps::default(),
+                    skips: SkipPointers::default(),
                 };
                 if front.points.push(point).is_err() || front.times.push(time).is_err() {
                     break;
@@ -132,7 +132,7 @@ impl<const N: usize> Front<N> {
     /// Builds the front of a region of the model's grid for a confidence. For a model without power
     /// it is the fastest mode. For a region of another grid, or if the guard bands do not reach the
     /// confidence, it is empty, and [`Front::select`] reports why.
-    pub fn of(model: &Model<'_>, region: &Region, confidence: Confidence) -> Self {
+    pub fn from_model(model: &Model<'_>, region: &Region, confidence: Confidence) -> Self {
         let mut front = Self::new();
         with_network(model, |mut network| {
             front.rebuild(&mut network, region, confidence);
@@ -171,7 +171,7 @@ impl<const N: usize> Front<N> {
         &mut self,
         model: &Model<'_>,
         confidence: Confidence,
-        offer: impl FnOnce(&mut Staircase<'_>),
+        offer: impl FnOnce(&mut FrontBuilder<'_>),
     ) {
         self.points.clear();
         self.times.clear();
@@ -185,10 +185,10 @@ impl<const N: usize> Front<N> {
         self.has_power = model.has_power();
         match model.margins(confidence) {
             Ok(margins) => {
-                let mut staircase = Staircase::new(self.points.as_mut_view(), &margins);
-                staircase.bounds.fill(i32::MAX);
-                offer(&mut staircase);
-                self.thinned = staircase.finish(model, &margins, self.times.as_mut_view());
+                let mut builder = FrontBuilder::new(self.points.as_mut_view(), &margins);
+                builder.bounds.fill(i32::MAX);
+                offer(&mut builder);
+                self.thinned = builder.finish(model, &margins, self.times.as_mut_view());
                 self.highest = 0;
             }
             Err(GuardError::ConfidenceTooHigh { highest }) => {
@@ -210,7 +210,7 @@ impl<const N: usize> Front<N> {
             power,
             guarded: power,
             guarded_time: time,
-            leaps: Leaps::default(),
+            skips: SkipPointers::default(),
         };
         let mut predicted = time;
         self.is_least_unreachable = least == Least::Unreachable;
@@ -237,7 +237,7 @@ impl<const N: usize> Front<N> {
                         (self.points.first_mut(), self.times.first_mut())
                 {
                     (*first, *slowest) = (point, predicted);
-                    leaps::set(&mut self.points);
+                    skip_pointers::set(&mut self.points);
                     return;
                 }
             }
@@ -246,7 +246,7 @@ impl<const N: usize> Front<N> {
         // There is room.
         let _ = self.points.insert(0, point);
         let _ = self.times.insert(0, predicted);
-        leaps::set(&mut self.points);
+        skip_pointers::set(&mut self.points);
     }
 
     /// Turns the predictions into those of a unit of the board. Modes that count alike afterwards are merged. A front
@@ -279,7 +279,7 @@ impl<const N: usize> Front<N> {
         self.points.truncate(kept);
         self.times.truncate(kept);
         self.unit_margin = unit.margin_q16();
-        leaps::set(&mut self.points);
+        skip_pointers::set(&mut self.points);
     }
 
     /// The margin of the unit in the guarded powers, as a ratio of at least 1. It is an error that all modes share.
@@ -347,7 +347,7 @@ impl<const N: usize> Default for Front<N> {
     }
 }
 
-/// Number of buckets of a [`Staircase`].
+/// Number of buckets of a [`FrontBuilder`].
 const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
     256
 } else {
@@ -359,7 +359,7 @@ const BUCKETS: usize = if cfg!(target_pointer_width = "64") {
 ///
 /// Most modes are dominated by a point of clearly less power. Buckets of power detect this with one
 /// comparison: bucket b starts at base + b·2^shift.
-struct Staircase<'a> {
+struct FrontBuilder<'a> {
     /// By strictly ascending power and strictly descending time.
     points: &'a mut VecView<Point>,
     /// Of the time and of the power.
@@ -380,7 +380,7 @@ impl Point {
             power: Milliwatts(at.log_power.cast_unsigned()),
             guarded: Milliwatts(guarded.cast_unsigned()),
             guarded_time: Microseconds(guarded_time.cast_unsigned()),
-            leaps: Leaps::of_spread(at.spread),
+            skips: SkipPointers::of_spread(at.spread),
         }
     }
 
@@ -394,7 +394,7 @@ impl Point {
     }
 }
 
-impl<'a> Staircase<'a> {
+impl<'a> FrontBuilder<'a> {
     /// The caller fills the bounds with the greatest time, in place: they are large.
     fn new(points: &'a mut VecView<Point>, margins: &Margins) -> Self {
         Self {
@@ -472,13 +472,15 @@ impl<'a> Staircase<'a> {
     fn offer(&mut self, mode: ModeId, at: Prediction) {
         let new = Point::unfinished(mode, at, self.margins);
         let (power, time) = (new.log_power(), new.log_time());
-        let cheaper = self
+        let lower_power = self
             .points
             .partition_point(|point| point.log_power() <= power);
-        let dearer = self.points.get(cheaper..).unwrap_or_default();
-        let beaten = dearer.iter().take_while(|point| point.log_time() >= time);
-        let (mut start, end) = (cheaper, cheaper + beaten.count());
-        if let Some(last) = cheaper.checked_sub(1)
+        let higher_power = self.points.get(lower_power..).unwrap_or_default();
+        let beaten = higher_power
+            .iter()
+            .take_while(|point| point.log_time() >= time);
+        let (mut start, end) = (lower_power, lower_power + beaten.count());
+        if let Some(last) = lower_power.checked_sub(1)
             && let Some(point) = self.points.get_mut(last)
         {
             if point.log_time() <= time {
@@ -491,7 +493,7 @@ impl<'a> Staircase<'a> {
         }
         if start == end && self.points.is_full() {
             self.thinned = true;
-            let Some(dropped) = self.least_missed(start, new) else {
+            let Some(dropped) = self.least_slowdown(start, new) else {
                 return;
             };
             self.raise_bounds(dropped);
@@ -510,21 +512,21 @@ impl<'a> Staircase<'a> {
 
     /// The point whose absence slows a query down least, if a new one is inserted at `at`; `None`
     /// if it is the new one. The point of least power is never chosen.
-    fn least_missed(&self, at: usize, new: Point) -> Option<usize> {
-        let (cheaper, dearer) = self.points.split_at_checked(at)?;
+    fn least_slowdown(&self, at: usize, new: Point) -> Option<usize> {
+        let (lower_power, higher_power) = self.points.split_at_checked(at)?;
         let slowdown = |slower: &Point, point: &Point| slower.log_time().abs_diff(point.log_time());
-        let mut least = match cheaper.last() {
+        let mut least = match lower_power.last() {
             Some(slower) => (slowdown(slower, &new), None),
             None => (u32::MAX, None),
         };
-        if let Some(faster) = dearer.first() {
+        if let Some(faster) = higher_power.first() {
             least = least.min((slowdown(&new, faster), Some(at)));
         }
-        for (points, first) in [(cheaper, 1), (dearer, at + 1)] {
+        for (points, first) in [(lower_power, 1), (higher_power, at + 1)] {
             for (place, (slower, point)) in points.iter().zip(points.iter().skip(1)).enumerate() {
-                let missed = slowdown(slower, point);
-                if missed < least.0 {
-                    least = (missed, Some(first + place));
+                let slowed = slowdown(slower, point);
+                if slowed < least.0 {
+                    least = (slowed, Some(first + place));
                 }
             }
         }
@@ -621,7 +623,7 @@ impl<'a> Staircase<'a> {
                 point.guarded = Milliwatts(margins.power.widen(guarded.0));
                 point.power = model.milliwatts(point.power.0.cast_signed());
             }
-            let spread = core::mem::take(&mut point.leaps).spread();
+            let spread = core::mem::take(&mut point.skips).spread();
             let time = model.microseconds(of_time.narrow(point.log_time(), spread));
             point.guarded_time = model.guarded_microseconds(point.log_time(), margins);
             let last = kept.checked_sub(1).and_then(|last| self.points.get(last));
@@ -638,7 +640,7 @@ impl<'a> Staircase<'a> {
             }
         }
         self.points.truncate(kept);
-        leaps::set(self.points);
+        skip_pointers::set(self.points);
         self.thinned
     }
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::crc::Crc32;
 use crate::list::List;
-use crate::units::Kilohertz;
+use crate::quantities::Kilohertz;
 
 /// Maximum total number of values on the four axes of a grid. The largest known board, the AGX
 /// Xavier, has 60.

@@ -28,7 +28,7 @@ use core::{error, fmt};
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Confidence, Factor};
+use crate::quantities::{Confidence, Factor};
 
 /// Maximum number of knots of a guard band.
 pub const MAX_KNOTS: usize = 8;
@@ -223,10 +223,10 @@ impl Widening {
     /// The widening by a number of units of the logarithm for each unit of spread, 0 … 2¹⁶, rounded
     /// up.
     #[inline(never)]
-    pub fn new(units: f32) -> Self {
-        // units · 2^shift lies within 2¹⁵ … 2¹⁶, if a shift below 32 gets it there.
-        let shift = (127 + 15_u32).saturating_sub(units.to_bits() >> 23).min(31);
-        let scaled = units * f32::from_bits((127 + shift) << 23);
+    pub fn new(steps: f32) -> Self {
+        // steps · 2^shift lies within 2¹⁵ … 2¹⁶, if a shift below 32 gets it there.
+        let shift = (127 + 15_u32).saturating_sub(steps.to_bits() >> 23).min(31);
+        let scaled = steps * f32::from_bits((127 + shift) << 23);
         Self {
             multiplier: rounded_up(scaled).min(1 << 16),
             shift,
@@ -273,7 +273,7 @@ impl TimeSpread {
     pub const MOST_SLOPE: u16 = 4 * 4_096;
 
     /// The spread of the time in units of a spread of the power, from that of the power.
-    pub fn of(self, spread: i32) -> f32 {
+    pub fn for_power_spread(self, spread: i32) -> f32 {
         f32::from(self.base) + f32::from(self.slope) / Self::SLOPE_ONE * spread as f32
     }
 }
@@ -306,18 +306,18 @@ mod tests {
 
     #[test]
     fn a_widening_is_rounded_up_by_less_than_its_resolution() {
-        for units in [
+        for steps in [
             0.0_f32, 1e-7, 0.01, 0.999, 1.0, 1.5, 77.25, 4_321.0, 65_536.0,
         ] {
-            let widening = Widening::new(units);
+            let widening = Widening::new(steps);
             for spread in [0, 1, 500, 32_767] {
-                let exact = f64::from(units) * f64::from(spread);
+                let exact = f64::from(steps) * f64::from(spread);
                 let found = f64::from(widening.widen(-7, spread) + 7);
                 // The multiplier has 15 bits or more, and the shift rounds down.
                 let resolution =
                     1.0 + exact / 32_768.0 + f64::from(spread) / f64::from(1_u32 << 31);
-                assert!(found > exact - 1.0, "{units} · {spread}: {found}");
-                assert!(found <= exact + resolution, "{units} · {spread}: {found}");
+                assert!(found > exact - 1.0, "{steps} · {spread}: {found}");
+                assert!(found <= exact + resolution, "{steps} · {spread}: {found}");
             }
         }
     }

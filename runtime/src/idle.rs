@@ -4,7 +4,7 @@
 //! a fast mode than in a slow one. A model file tells it as a straight line over the predicted power of a mode, fitted to the
 //! modes of its front.
 
-use crate::units::Milliwatts;
+use crate::quantities::Milliwatts;
 
 /// Idle power of a mode: `base` + `share` · its power under load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -29,13 +29,13 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file)?;
-//! let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+//! let front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
 //! let query = Query { power_limit: Some(Milliwatts(5_000)), ..Query::default() };
 //! let choice = front.select(&query)?;
 //! assert!(choice.guarded_power <= query.power_limit);
 //! println!("{}", model.grid().mode(choice.mode).unwrap());
 //!
-//! let mut governor = Governor::new(Settings::L4T, Limit::of(Milliwatts(5_000)));
+//! let mut governor = Governor::new(Settings::L4T, Limit::from_power(Milliwatts(5_000)));
 //! governor.set_front(&front)?;
 //! let mut input = Input::at(Milliseconds(0));
 //! input.sample = Some(Sample::one(Milliwatts(3_000)));
@@ -56,7 +56,7 @@
 //! | power of a board that waits | [`idle`] |
 //! | readings → power now | [`estimator`] |
 //! | limit, power now → mode | [`governor`] |
-//! | physical quantities | [`units`] |
+//! | physical quantities | [`quantities`] |
 #![no_std]
 #![deny(
     missing_docs,
@@ -79,17 +79,17 @@ pub mod grid;
 pub mod guard;
 pub mod idle;
 mod lanes;
-mod leaps;
 mod list;
 mod measured;
 pub mod model;
 pub mod network;
 mod point;
 mod prediction;
+pub mod quantities;
 pub mod region;
 pub mod select;
 pub mod shape;
-pub mod units;
+mod skip_pointers;
 
 pub use estimator::Sample;
 pub use format::FormatError;
@@ -97,6 +97,6 @@ pub use front::Front;
 pub use governor::{Aim, Command, Governor, GovernorError, Input, Limit, Settings, Status};
 pub use grid::{ModeId, PowerMode};
 pub use model::Model;
+pub use quantities::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliwatts};
 pub use region::Region;
 pub use select::{Choice, Objective, Query, SelectError};
-pub use units::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliwatts};

@@ -26,9 +26,9 @@ use crate::guard::{
 use crate::idle::Idle;
 use crate::measured::Measured;
 pub use crate::prediction::Prediction;
+use crate::quantities::{Confidence, Factor, Microseconds, Milliwatts};
 use crate::region::Region;
 use crate::shape::{BIAS_LIMIT, LEVELLED, Layer, OUTPUTS, Shape, Widths};
-use crate::units::{Confidence, Factor, Microseconds, Milliwatts};
 
 /// Biased exponent of 2⁻¹⁵, the least unit of a spread. A spread is 1 ln unit or more before it
 /// saturates.
@@ -261,12 +261,12 @@ impl<'a> Model<'a> {
 
     /// The lengths of the parts of the levels.
     fn level_parts(&self) -> [usize; 4] {
-        let Widths([units, _, _]) = self.shape().widths();
+        let Widths([neurons, _, _]) = self.shape().widths();
         let [cpu, gpu] = LEVELLED.map(|axis| self.grid.axis(axis).len());
-        [cpu, gpu, usize::from(units), usize::from(units)]
+        [cpu, gpu, usize::from(neurons), usize::from(neurons)]
     }
 
-    /// The levels of an axis's values and their weights in the units of the first layer, as i8; both are
+    /// The levels of an axis's values and their weights in the neurons of the first layer, as i8; both are
     /// empty if the axis has no levels.
     pub(crate) fn levels(&self, axis: Axis) -> [&'a [u8]; 2] {
         let mut rest = self.levels;
@@ -315,15 +315,15 @@ impl<'a> Model<'a> {
         };
         let mut margins = Margins::NONE;
         let [time, power, _] = self.scales;
-        let units = |guard: &GuardBand, scale: f32| {
+        let steps_of = |guard: &GuardBand, scale: f32| {
             let deviations = guard.margin(confidence)? as f32 / 65_536.0;
-            Ok(deviations * self.spread_unit() / scale)
+            Ok(deviations * self.spread_resolution() / scale)
         };
         if self.has_time_spread() {
-            let unit = units(&self.time_guard, time)?;
+            let steps = steps_of(&self.time_guard, time)?;
             let slope = f32::from(self.time_spread.slope) / TimeSpread::SLOPE_ONE;
-            margins.time_spread = Widening::new(unit * slope);
-            let offset = rounded_up(unit * f32::from(self.time_spread.base));
+            margins.time_spread = Widening::new(steps * slope);
+            let offset = rounded_up(steps * f32::from(self.time_spread.base));
             margins.time_offset = offset.cast_signed();
         } else {
             margins.time = factor(&self.time_guard)?;
@@ -332,7 +332,7 @@ impl<'a> Model<'a> {
             1 => {}
             2 => margins.power = factor(&self.power_guard)?,
             _ => {
-                margins.power_spread = Widening::new(units(&self.power_guard, power)?);
+                margins.power_spread = Widening::new(steps_of(&self.power_guard, power)?);
             }
         }
         Ok(margins)
@@ -344,7 +344,7 @@ impl<'a> Model<'a> {
     }
 
     /// ln units per unit of spread.
-    pub fn spread_unit(&self) -> f32 {
+    pub fn spread_resolution(&self) -> f32 {
         let [_, _, scale] = self.scales;
         scale * (1_u32 << self.spread_scale.shift) as f32
     }
@@ -384,7 +384,7 @@ impl<'a> Model<'a> {
                     fields.ratios(&self.time_guard)?,
                     fields.ratios(&self.power_guard)?,
                 ];
-                Fleet::of(units, reference, others).ok_or(FormatError::BadUnits)?
+                Fleet::from_fields(units, reference, others).ok_or(FormatError::BadUnits)?
             }
         };
         let idle = match self.header.version {
@@ -436,13 +436,14 @@ impl<'a> Model<'a> {
     /// The standard deviation of ln power; `None` for a model without spreads.
     pub fn spread(&self, prediction: Prediction) -> Option<f32> {
         self.has_spread()
-            .then(|| prediction.spread as f32 * self.spread_unit())
+            .then(|| prediction.spread as f32 * self.spread_resolution())
     }
 
     /// The standard deviation of ln time; `None` for a model without a spread of it.
     pub fn time_spread(&self, prediction: Prediction) -> Option<f32> {
-        self.has_time_spread()
-            .then(|| self.time_spread.of(prediction.spread) * self.spread_unit())
+        self.has_time_spread().then(|| {
+            self.time_spread.for_power_spread(prediction.spread) * self.spread_resolution()
+        })
     }
 
     /// The logarithm of the power with the margin of its spread, in units of

@@ -1,7 +1,7 @@
 //! A point of a front, and the objectives that a query minimises.
 
 use crate::grid::ModeId;
-use crate::units::{Microseconds, Milliwatts};
+use crate::quantities::{Microseconds, Milliwatts};
 
 /// One mode of a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Point {
     /// Its time with the margin of the front's confidence. Its predicted time is in
     /// [`Front::times`](crate::Front::times): a point is as small as it is moved often.
     pub guarded_time: Microseconds,
-    pub(crate) leaps: Leaps,
+    pub(crate) skips: SkipPointers,
 }
 
 /// The quantity to minimise. Time and power count with their margins: a mode that is uncertain must be
@@ -48,11 +48,11 @@ impl Objective {
     }
 }
 
-/// The leaps from one point, in the spare bits of a [`Point`]: see [`leaps`](crate::leaps).
+/// The skip pointers from one point, in the spare bits of a [`Point`]: see [`skip_pointers`](crate::skip_pointers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leaps(u16);
+pub struct SkipPointers(u16);
 
-/// The direction of a leap.
+/// The direction of a skip.
 #[derive(Clone, Copy)]
 pub enum Direction {
     /// Towards earlier points.
@@ -61,7 +61,7 @@ pub enum Direction {
     On,
 }
 
-impl Leaps {
+impl SkipPointers {
     /// Bit offset of the four bits of an objective and direction.
     pub fn shift(objective: Objective, direction: Direction) -> u16 {
         let first = match objective {
@@ -74,8 +74,8 @@ impl Leaps {
         }
     }
 
-    /// The length of a leap: 0, 1, 2, 3, 4, 6, 8, 12, … 128 or 192, two for each power of two. Four
-    /// leaps cover any distance below 200.
+    /// The length of a skip: 0, 1, 2, 3, 4, 6, 8, 12, … 128 or 192, two for each power of two. Four
+    /// skips cover any distance below 200.
     pub fn length(self, shift: u16) -> usize {
         match usize::from(self.0 >> shift) & 0xF {
             short @ 0..2 => short,

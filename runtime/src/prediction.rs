@@ -10,6 +10,6 @@ pub struct Prediction {
     /// Logarithm of the power; 0 for a model without power.
     pub log_power: i32,
     /// Standard deviation of ln power, 0 … 32,767, in units of
-    /// [`Model::spread_unit`](crate::Model::spread_unit). A model that states no deviations has 0.
+    /// [`Model::spread_resolution`](crate::Model::spread_resolution). A model that states no deviations has 0.
     pub spread: i32,
 }

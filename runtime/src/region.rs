@@ -25,7 +25,7 @@ use core::{error, fmt, ops::RangeInclusive};
 use serde::{Deserialize, Serialize};
 
 use crate::grid::{Axis, Grid};
-use crate::units::Kilohertz;
+use crate::quantities::Kilohertz;
 
 /// An inclusive range of indices on each axis of one grid.
 ///

@@ -11,7 +11,7 @@
 //!
 //! # let file = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/tx1-image5000.wgt"));
 //! let model = Model::parse(file).unwrap();
-//! let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+//! let front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
 //! let in_time = Query {
 //!     objective: Objective::Energy,
 //!     deadline: Some(Microseconds(20_000_000)),
@@ -33,10 +33,10 @@ use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
 use crate::guard::GuardError;
 use crate::idle::Idle;
-use crate::leaps;
 pub use crate::point::Objective;
 use crate::point::Point;
-use crate::units::{Microseconds, Milliwatts};
+use crate::quantities::{Microseconds, Milliwatts};
+use crate::skip_pointers;
 
 /// Requirements on a mode. Without limits every mode of the front is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,14 +131,16 @@ impl error::Error for SelectError {}
 #[inline(never)]
 fn least_until(query: &Query, points: &[Point], fitting: Range<usize>) -> Option<usize> {
     let deadline = query.deadline.unwrap_or(Microseconds(0));
-    let of = |point: &Point| {
+    let energy = |point: &Point| {
         let (time, power) = (point.guarded_time.0, point.guarded);
         let waits = u64::from(deadline.0.saturating_sub(time));
         u64::from(power.0) * u64::from(time) + u64::from(query.idle.power(power).0) * waits
     };
     let indices = points.iter().enumerate().skip(fitting.start);
     let fitting = indices.take(fitting.len());
-    fitting.min_by_key(|(_, point)| of(point)).map(|(at, _)| at)
+    fitting
+        .min_by_key(|(_, point)| energy(point))
+        .map(|(at, _)| at)
 }
 
 impl<const N: usize> Front<N> {
@@ -173,7 +175,7 @@ impl<const N: usize> Front<N> {
             Objective::Time => Some(fitting.end.saturating_sub(1)),
             Objective::Power => Some(fitting.start),
             Objective::Energy if query.idle != Idle::NONE => least_until(query, points, fitting),
-            energy => leaps::best(points, fitting, energy),
+            energy => skip_pointers::best(points, fitting, energy),
         };
         let chosen = best.and_then(|at| points.get(at).zip(self.times().get(at)));
         let (best, time) = chosen.ok_or(SelectError::OverLimit {

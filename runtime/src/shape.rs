@@ -1,6 +1,6 @@
 //! The dimensions of a network, and the list of supported layer shapes.
 //!
-//! A shape consists of the widths of the hidden layers. Every width is even, because units are
+//! A shape consists of the widths of the hidden layers. Every width is even, because neurons are
 //! computed in pairs, and at most 256, so that no sum overflows.
 
 use core::fmt;
@@ -113,12 +113,12 @@ impl Shape {
 /// Maximum number of outputs: log time, log power, and the power's spread.
 pub(crate) const OUTPUTS: usize = 3;
 
-/// The dimensions of one layer. A file stores one row per unit: the weights, then the tail.
+/// The dimensions of one layer. A file stores one row per neuron: the weights, then the tail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer {
-    /// The number of units.
+    /// The number of neurons.
     pub width: usize,
-    /// The number of weights per unit.
+    /// The number of weights per neuron.
     pub inputs: usize,
     /// The number of bytes after the weights.
     tail: usize,
@@ -136,10 +136,10 @@ impl Layer {
     }
 }
 
-/// Tail of a first-layer unit: scale (u16), bias (i16).
+/// Tail of a first-layer neuron: scale (u16), bias (i16).
 pub(crate) const FIRST_TAIL: usize = 4;
 
-/// Tail of a unit of another hidden layer: bias (i32), shift (u8).
+/// Tail of a neuron of another hidden layer: bias (i32), shift (u8).
 const HIDDEN_TAIL: usize = 5;
 
 /// Tail of an output: bias (i32), scale (f32).

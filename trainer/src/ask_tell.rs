@@ -29,7 +29,7 @@ use crate::corpus::{Corpus, IdleReading};
 use crate::learn::blend::Blend;
 use crate::learn::expected::expected_errors;
 use crate::learn::forecast::{Forecast, Predicted, dominates};
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::mean::Scales;
 use crate::learn::plan::{self, FIRST};
 use crate::learn::predictions::Errors;
@@ -50,7 +50,7 @@ const ALONG_ALL_AXES: usize = 4;
 const AT_THE_FRONT: usize = 3;
 
 /// Modes over which the expected error is averaged.
-const JUDGED: usize = 400;
+const JUDGED_MODES: usize = 400;
 
 /// What is planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,7 +116,7 @@ pub enum Refused {
     Train(#[from] TrainError),
     /// The measurements cannot be fitted.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 fn axis_value(axis: Axis, value: u32) -> String {
@@ -178,7 +178,7 @@ impl Planner {
         modes.shuffle(&mut random);
         Ok(Self {
             task,
-            scales: Scales::of(&board.grid),
+            scales: Scales::from_grid(&board.grid),
             board,
             references,
             free: vec![true; modes.len()],
@@ -237,12 +237,12 @@ impl Planner {
             && let Ok(teachers) = self.teachers(&settled)
         {
             let suspect = suspect(&settled, teachers.left_out());
-            if let Some(suspect) = suspect.map(|of| settled[of.at].knobs)
+            if let Some(suspect) = suspect.map(|suspect| settled[suspect.at].knobs)
                 && self.readings_of(suspect) == 1
             {
                 return Next::Measure(suspect, None);
             }
-            let judged = &self.modes[..self.modes.len().min(JUDGED)];
+            let judged = &self.modes[..self.modes.len().min(JUDGED_MODES)];
             expected = expected_errors(teachers.left_out(), &teachers.predict(judged));
         }
         Next::Enough {
@@ -264,14 +264,14 @@ impl Planner {
         }
         let mut readings = before.map_or_else(Vec::new, |place| self.readings[place].clone());
         readings.push([time_us, power_mw]);
-        let runs = |of: usize| readings.iter().map(move |reading| reading[of]);
-        let median = |of: usize| Data::new(runs(of).collect::<Vec<_>>()).median();
+        let runs = |quantity: usize| readings.iter().map(move |reading| reading[quantity]);
+        let median = |quantity: usize| Data::new(runs(quantity).collect::<Vec<_>>()).median();
         let mode = Known {
             id,
             knobs,
             time_us: median(0),
             power_mw: Some(median(1)),
-            is_confirmed: (0..2).all(|of| agree(runs(of), median(of))),
+            is_confirmed: (0..2).all(|quantity| agree(runs(quantity), median(quantity))),
         };
         let told = [&self.measured[..], &[mode]].concat();
         Reference::refuse_own(&self.references, &self.board, &told)?;
@@ -340,7 +340,7 @@ impl Planner {
         place.map_or(0, |place| self.readings[place].len())
     }
 
-    fn teachers(&self, settled: &[Known]) -> Result<Teachers, SingularKernel> {
+    fn teachers(&self, settled: &[Known]) -> Result<Teachers, SingularCovariance> {
         let references = Reference::all_teachers(&self.references);
         let grid = &self.board.grid;
         let seed = self.task.seed;
@@ -394,7 +394,7 @@ impl Planner {
         positions.iter().map(|&at| self.modes[at]).collect()
     }
 
-    fn next(&mut self, current: Option<[u32; 4]>) -> Result<Option<Next>, SingularKernel> {
+    fn next(&mut self, current: Option<[u32; 4]>) -> Result<Option<Next>, SingularCovariance> {
         let mut forecast = None;
         if !self.measured.is_empty() {
             let (known, exceeded) = (&self.measured, &self.exceeded);
@@ -417,7 +417,7 @@ impl Planner {
         }))
     }
 
-    fn anywhere(&mut self, current: Option<[u32; 4]>) -> Result<Option<usize>, SingularKernel> {
+    fn anywhere(&mut self, current: Option<[u32; 4]>) -> Result<Option<usize>, SingularCovariance> {
         let free = self.free();
         let offered = self.knobs(&free);
         if self.first.is_none() {
@@ -467,7 +467,7 @@ impl Planner {
         &mut self,
         limit_mw: f64,
         forecast: Option<&Forecast>,
-    ) -> Result<Option<usize>, SingularKernel> {
+    ) -> Result<Option<usize>, SingularCovariance> {
         let mut free = self.free();
         let Some(forecast) = forecast else {
             let height = |at: &usize| {
@@ -518,7 +518,7 @@ impl Planner {
         &mut self,
         limit_mw: f64,
         forecast: &Forecast,
-    ) -> Result<Option<usize>, SingularKernel> {
+    ) -> Result<Option<usize>, SingularCovariance> {
         if self.measured.len() < ALONG_ALL_AXES {
             return Ok(None);
         }

@@ -30,7 +30,7 @@ const REPEAT_OUTLIER: (f64, f64) = (0.1, 8.0);
 const MODE_OUTLIER: (f64, f64) = (0.1, 5.0);
 
 /// Modes per Gaussian process; the cost grows with the cube.
-const COMPARED: usize = 800;
+const MOST_MODES_OF_PROCESS: usize = 800;
 
 /// The values of one axis.
 #[derive(Clone, Debug, Serialize)]
@@ -305,10 +305,10 @@ fn upper_median(values: impl Iterator<Item = f32>) -> Option<f64> {
 /// Outliers by leave-one-out prediction with a Gaussian process. Chunks of fewer than
 /// 2 · [`MIN_MODES`] modes are not judged.
 fn odd_modes(corpus: &Corpus, known: &[([u32; 4], f64)], progress: &ProgressBar) -> Vec<Outlier> {
-    let scales = Scales::of(&corpus.grid);
+    let scales = Scales::from_grid(&corpus.grid);
     let mut shuffled = known.to_vec();
     shuffled.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
-    let parts = shuffled.len().div_ceil(COMPARED).max(1);
+    let parts = shuffled.len().div_ceil(MOST_MODES_OF_PROCESS).max(1);
     let size = shuffled.len().div_ceil(parts).max(1);
     let (part, times) = MODE_OUTLIER;
     let odd = |modes: &[([u32; 4], f64)]| -> Vec<Outlier> {

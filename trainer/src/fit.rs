@@ -23,12 +23,12 @@ use crate::learn::suspects::Suspect;
 pub use crate::export::export;
 pub use crate::export::exported::Exported;
 pub use crate::export::measured::REPEAT;
-pub use crate::export::student::PROGRESS as EXPORT_PROGRESS;
+pub use crate::export::student::STUDENT_PROGRESS as EXPORT_PROGRESS;
 pub use crate::export::surface::{Origin, Surface};
 pub use crate::learn::blend::Blend;
 pub use crate::learn::expected::{Expected, LeftOut, Residual};
 pub use crate::learn::families::learn as learn_priors;
-pub use crate::learn::gp::{Process, SingularKernel};
+pub use crate::learn::gp::{Process, SingularCovariance};
 pub use crate::learn::guard::deviations;
 pub use crate::learn::mean::{Mean, Place, Scales};
 pub use crate::learn::priors::Priors;
@@ -37,7 +37,7 @@ pub use crate::learn::teacher::Teachers;
 pub use crate::train::{PROGRESS, Task, Taught, TrainError, train};
 
 /// Points of a front, at most.
-const FRONT: usize = 256;
+const FRONT_POINTS: usize = 256;
 
 /// How a model is fitted.
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +111,8 @@ pub struct Contradiction {
 /// The modes of a corpus of which no two runs agree with their median.
 pub fn contradictions(corpus: &Corpus) -> Vec<Contradiction> {
     let all = corpus.modes.iter().flat_map(|mode| {
-        let of = [(Target::Time, &mode.times), (Target::Power, &mode.powers)];
-        of.into_iter().filter_map(|(target, runs)| {
+        let measured = [(Target::Time, &mode.times), (Target::Power, &mode.powers)];
+        measured.into_iter().filter_map(|(target, runs)| {
             let runs = contradiction(runs)?;
             let mode = mode.knobs;
             Some(Contradiction { mode, target, runs })
@@ -209,7 +209,7 @@ pub struct LeftIdle {
 }
 
 impl IdleReport {
-    fn of(exported: &Exported, model: &Model<'_>, readings: usize) -> Option<Self> {
+    fn new(exported: &Exported, model: &Model<'_>, readings: usize) -> Option<Self> {
         let left_out = exported.idle_left_out.iter();
         let left_out: Vec<_> = left_out
             .map(|reading| LeftIdle {
@@ -229,7 +229,7 @@ impl IdleReport {
 
 /// Idle power in mW of the first and of the last mode of a model's front.
 pub fn idle_range(model: &Model<'_>, idle: Idle) -> [u32; 2] {
-    let front = Front::<FRONT>::of(model, &model.profiled(), Confidence::P50);
+    let front = Front::<FRONT_POINTS>::from_model(model, &model.profiled(), Confidence::P50);
     let ends = [front.points().first(), front.points().last()];
     ends.map(|point| point.map_or(0, |point| idle.power(point.power).0))
 }
@@ -320,7 +320,7 @@ pub fn fit(
         suspects: suspects.into_iter().map(aside).collect(),
         doubtful: doubtful.into_iter().map(aside).collect(),
         contradictions: contradictions(corpus),
-        idle: IdleReport::of(&exported, &model, corpus.idle.len()),
+        idle: IdleReport::new(&exported, &model, corpus.idle.len()),
         coverage: coverage(&model, &exported.predictions, &held_out),
         bytes: bytes.len(),
         seconds: start.elapsed().as_secs_f64(),
@@ -330,7 +330,7 @@ pub fn fit(
 
 /// The empirical coverage of a file's guard bands on some modes, one entry per knot of the time's band.
 pub fn coverage(model: &Model<'_>, predictions: &Predictions, modes: &[Known]) -> Vec<Coverage> {
-    let of = |confidence: Confidence| {
+    let covered = |confidence: Confidence| {
         let upper = Predictions::guarded(model, confidence).ok()?;
         let within = |target: Target| {
             let (upper, median) = (target.predicted(&upper)?, target.predicted(predictions)?);
@@ -354,5 +354,5 @@ pub fn coverage(model: &Model<'_>, predictions: &Predictions, modes: &[Known]) -
     };
     let knots = model.time_guard().knots().iter();
     let confidences = knots.filter_map(|knot| Confidence::new(knot.per_ten_thousand));
-    confidences.filter_map(of).collect()
+    confidences.filter_map(covered).collect()
 }

@@ -11,7 +11,7 @@ use crate::export::exported::Exported;
 use crate::export::surface::{Origin, Surface};
 use crate::export::{self, student};
 use crate::learn::blend::Blend;
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
@@ -19,10 +19,10 @@ use crate::learn::suspects::{Suspect, doubtful, suspect};
 use crate::learn::teacher::Teachers;
 
 /// Progress steps of the teachers.
-const TEACHER_PROGRESS: u64 = student::PROGRESS / 4;
+const TEACHER_PROGRESS: u64 = student::STUDENT_PROGRESS / 4;
 
 /// Progress steps of one training.
-pub const PROGRESS: u64 = TEACHER_PROGRESS + student::PROGRESS;
+pub const PROGRESS: u64 = TEACHER_PROGRESS + student::STUDENT_PROGRESS;
 
 /// The inputs of a training.
 pub struct Task<'a> {
@@ -45,9 +45,9 @@ pub struct Task<'a> {
 /// Why training failed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TrainError {
-    /// The kernel matrix of a Gaussian process is singular.
+    /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
     #[error("the runtime refuses the trained model: {0}")]
     Refused(#[from] FormatError),
@@ -121,7 +121,7 @@ pub fn distil(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainErr
         profiled: Region::spanning(grid, used).expect("modes of this grid"),
         seed: task.seed,
         modes_used: teachers.left_out().len() as u16,
-        ..Origin::of(task.corpus)
+        ..Origin::from_corpus(task.corpus)
     };
     Ok(export::export(origin, &surface, task.shape, task.progress)?)
 }

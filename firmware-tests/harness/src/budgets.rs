@@ -59,14 +59,14 @@ impl Budgets {
         failures: &mut Failures,
     ) {
         let Target {
-            compiler: of,
+            compiler: recorded_compiler,
             figures: budgets,
         } = self.targets.entry(target.to_owned()).or_default();
-        let comparable = of == compiler || of.is_empty();
+        let comparable = recorded_compiler == compiler || recorded_compiler.is_empty();
         if !comparable {
-            println!("compiled by {compiler}: not compared with budgets of {of}");
+            println!("compiled by {compiler}: not compared with budgets of {recorded_compiler}");
         }
-        compiler.clone_into(of);
+        compiler.clone_into(recorded_compiler);
         for name in budgets.keys().filter(|name| !figures.contains_key(*name)) {
             failures.push(format!("{target}: `{name}` was not measured"));
         }

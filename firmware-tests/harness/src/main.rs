@@ -316,12 +316,12 @@ fn sine(folder: &Path, failures: &mut Failures) -> (String, Figures) {
             Err(why) => failures.push(format!("{image}: {why}")),
         }
     }
-    let of = |image: &str| {
+    let instructions = |image: &str| {
         figures
             .get(&format!("{image}: instructions an inference"))
             .copied()
     };
-    if of("sine-wattgate") >= of("sine-microflow") {
+    if instructions("sine-wattgate") >= instructions("sine-microflow") {
         failures.push("sine: microflow needs no more instructions".to_owned());
     }
     (compiler, figures)

@@ -32,7 +32,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(path: &Path) -> Result<Self, String> {
+    fn new(path: &Path) -> Result<Self, String> {
         let loader = Loader::new(path).map_err(|why| format!("{}: {why}", path.display()))?;
         Ok(Self {
             loader,
@@ -90,7 +90,7 @@ pub fn flash(path: &Path) -> Result<Amounts, String> {
     let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let bytes = fs::read(path).map_err(|why| at(&why))?;
     let file = object::File::parse(&*bytes).map_err(|why| at(&why))?;
-    let mut places = Places::of(path)?;
+    let mut places = Places::new(path)?;
     let mut amounts = Amounts::new();
     let text = file.section_by_name(".text").ok_or("no .text")?;
     for address in (text.address()..text.address() + text.size()).step_by(2) {
@@ -126,7 +126,7 @@ pub fn instructions(machine: &[&str], path: &Path) -> Result<Amounts, String> {
     let _ = child.kill();
     let _ = child.wait();
     let (calls, executed) = executed.map_err(|why| format!("{program}: {why}"))?;
-    let mut places = Places::of(path)?;
+    let mut places = Places::new(path)?;
     let mut amounts = Amounts::new();
     for (address, times) in executed {
         *amounts.entry(places.place(address)).or_default() += times;

@@ -1,4 +1,4 @@
-//! AArch64 at exception level 1, as QEMU's `virt` machine starts a kernel.
+//! AArch64 at exception level 1, as QEMU's `virt` machine starts a Linux kernel.
 
 use core::arch::{asm, global_asm};
 

@@ -20,11 +20,11 @@ use crate::{Console, state_name};
 pub const STEP_MS: u64 = 10;
 
 /// The limit in mW: in the middle of the TX1's front.
-pub const LIMIT: Limit = Limit::of(Milliwatts(5_000));
+pub const LIMIT: Limit = Limit::from_power(Milliwatts(5_000));
 
-/// The settings of the governor: one chip is present, as on most modules, and each step is a look.
+/// The settings of the governor: one chip is present, as on most modules, and each step is a sample.
 pub const SETTINGS: Settings = Settings {
-    look: Milliseconds(STEP_MS),
+    sample_interval: Milliseconds(STEP_MS),
     ..Settings::L4T
 };
 
@@ -190,18 +190,18 @@ fn record(crc: Crc32, status: &Status) -> Crc32 {
     numbers.into_iter().fold(crc, add)
 }
 
-/// Lets an estimator follow the board, whose mode does not change. `look` calls
-/// [`Estimator::look`]. The checksum is of the bits of every estimate.
-pub fn look(
+/// Lets an estimator follow the board, whose mode does not change. `update` calls
+/// [`Estimator::update`]. The checksum is of the bits of every estimate.
+pub fn estimate(
     console: &mut impl Console,
     estimator: &mut Estimator,
-    mut look: impl FnMut(&mut Estimator, &Sample, Milliseconds),
+    mut update: impl FnMut(&mut Estimator, &Sample, Milliseconds),
 ) {
     let mut board = Board::new();
     let mut crc = Crc32::new();
     while let Some(input) = board.next(&[]) {
         if let Some(sample) = &input.sample {
-            look(estimator, sample, input.now);
+            update(estimator, sample, input.now);
         }
         let estimate = estimator.estimate();
         let mean = estimator.mean(Milliseconds(430)).unwrap_or(0.0);

@@ -21,7 +21,7 @@ use wattgate_runtime::{
     SelectError, Settings,
 };
 
-pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, hold, look};
+pub use hold::{Board, LIMIT, SETTINGS, STEP_MS, estimate, hold};
 
 /// Capacity of the fronts in the report.
 const FRONT: usize = 128;
@@ -198,7 +198,7 @@ fn units(
 fn govern(console: &mut impl Console, front: &Front<FRONT>) {
     let points = front.points();
     let middle = points.get(points.len() / 2).map_or(0, |p| p.power.0);
-    let limit = |power: u32| Limit::of(Milliwatts(power));
+    let limit = |power: u32| Limit::from_power(Milliwatts(power));
     let mut governor = Governor::new(Settings::L4T, limit(middle));
     if governor.set_front(front).is_err() {
         console.text("no governor\n");

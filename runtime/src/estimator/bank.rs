@@ -5,7 +5,7 @@ use super::hypothesis::Hypothesis;
 use super::sensor::{Chip, MOST_CHIPS, step};
 use super::track::{Event, MOST_POWER, NO_EVENT, Track, View};
 use crate::float::{max, min, sqrt};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Maximum number of hypotheses. More do not detect steps sooner (16 were tried).
 const HYPOTHESES: usize = 12;
@@ -33,7 +33,7 @@ const PULSE_MS: f32 = 50.0;
 const DETECTION_THRESHOLD: f32 = 0.05;
 
 /// Suspicion threshold: [`Bank::is_suspicious`] when the probability of a step after
-/// [`Bank::since`] exceeds this. On a steady load this affects one look in four at worst
+/// [`Bank::since`] exceeds this. On a steady load this affects one sample in four at worst
 /// (tests/it/estimator/steps.rs).
 const SUSPICION_THRESHOLD: f32 = 0.1;
 
@@ -44,11 +44,11 @@ const SUSPICION_THRESHOLD: f32 = 0.1;
 const INITIAL_RIPPLE: f32 = 0.04;
 const RIPPLE_RANGE: (f32, f32) = (0.005, 2.0);
 
-/// Learning rate of the ripple's variance: each look contributes 1/25 of its excess, so the ripple
-/// follows the load within some 25 looks.
+/// Learning rate of the ripple's variance: each sample contributes 1/25 of its excess, so the ripple
+/// follows the load within some 25 samples.
 const RIPPLE_RATE: f32 = 0.04;
 
-/// Maximum excess of a look that counts for the ripple.
+/// Maximum excess of a sample that counts for the ripple.
 const MOST_EXCESS: f32 = 8.0;
 
 /// Prior at the first reading, as (standard deviation relative to the power, probability): of a
@@ -64,7 +64,7 @@ const TOTAL_DEVIATION: f32 = 0.03;
 /// Hypotheses about the time of the last step.
 #[derive(Clone, Debug)]
 pub struct Bank {
-    /// The most probable one after the last look is the first.
+    /// The most probable one after the last sample is the first.
     hypotheses: [Hypothesis; HYPOTHESES],
     /// Ripple of each chip as part of its power.
     pub ripples: [f32; MOST_CHIPS],
@@ -111,7 +111,7 @@ impl Bank {
         self.since = now;
     }
 
-    /// Announces a change of the power at the last look, `last`: the power is expected to be
+    /// Announces a change of the power at the last sample, `last`: the power is expected to be
     /// `times` (0 … 100) the one before, within a part of the change.
     pub fn expect_change(&mut self, times: f32, last: Milliseconds) {
         let mut only = *self.heaviest();
@@ -127,7 +127,7 @@ impl Bank {
         self.admit(only);
     }
 
-    /// Advances all hypotheses to a look, and adds the hypotheses of an event since the last look.
+    /// Advances all hypotheses to a sample, and adds the hypotheses of an event since the last sample.
     pub fn update(&mut self, views: &[View; MOST_CHIPS], ms: f32, last: Milliseconds) {
         let parent = *self.heaviest();
         let power = max(parent.power(), 0.0);
@@ -165,14 +165,14 @@ impl Bank {
         later.map(|it| it.weight).sum::<f32>() > SUSPICION_THRESHOLD
     }
 
-    /// The most probable hypothesis of the last look.
+    /// The most probable hypothesis of the last sample.
     fn heaviest(&self) -> &Hypothesis {
         let [first, ..] = &self.hypotheses;
         first
     }
 
     /// Updates the ripple from the excess of the hypothesis that was the most probable before the
-    /// look.
+    /// sample.
     fn learn_ripple(&mut self, excesses: [f32; MOST_CHIPS]) {
         let (least, most) = RIPPLE_RANGE;
         for (ripple, excess) in self.ripples.iter_mut().zip(excesses) {

@@ -2,7 +2,7 @@
 
 use heapless::Deque;
 
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Number of stored energies, and how many of them a span has at most. They reach back two and a half times the span.
 const ENERGIES: usize = 64;
@@ -11,7 +11,7 @@ const PER_SPAN: u64 = 25;
 /// The span of means before another one is set, in ms.
 const FIRST_SPAN: u64 = 430;
 
-/// Maximum energy in µJ and maximum time in ms between two looks. If more has passed, the history begins anew.
+/// Maximum energy in µJ and maximum time in ms between two samples. If more has passed, the history begins anew.
 const MOST_ENERGY: u64 = 1 << 30;
 const MOST_TIME: u64 = 1 << 30;
 
@@ -34,12 +34,12 @@ impl Stored {
     }
 }
 
-/// Cumulative energy at recent looks.
+/// Cumulative energy at recent samples.
 #[derive(Clone, Debug)]
 pub struct Energy {
     /// The newest at the back.
     energies: Deque<Stored, ENERGIES>,
-    /// The time of the last look; `None` before the first reading.
+    /// The time of the last sample; `None` before the first reading.
     last: Option<Milliseconds>,
     /// In µJ, and what of it lies between the oldest and the newest entry.
     energy: i64,
@@ -68,19 +68,19 @@ impl Energy {
         self.interval = span.0.div_ceil(PER_SPAN);
     }
 
-    /// The time of the last look; `None` before the first reading.
+    /// The time of the last sample; `None` before the first reading.
     #[inline]
     pub fn last(&self) -> Option<Milliseconds> {
         self.last
     }
 
-    /// Drops the history: the next look is a first one. The sum stays.
+    /// Drops the history: the next sample is a first one. The sum stays.
     pub fn clear(&mut self) {
         self.energies.clear();
         self.last = None;
     }
 
-    /// Starts the history at a first look.
+    /// Starts the history at a first sample.
     pub fn begin(&mut self, now: Milliseconds) {
         self.energies.clear();
         self.held = 0;
@@ -107,7 +107,7 @@ impl Energy {
         self.energy.max(0).unsigned_abs()
     }
 
-    /// The mean power in mW over the `span` before the last look; `None` for an empty span or one
+    /// The mean power in mW over the `span` before the last sample; `None` for an empty span or one
     /// that begins before the readings.
     pub fn mean(&self, span: Milliseconds) -> Option<f32> {
         let last = *self.energies.back()?;
@@ -128,7 +128,7 @@ impl Energy {
         Some((last.energy_since(before) as f32 - outside) / span as f32)
     }
 
-    /// Adds the energies in µJ of all chips since the last look.
+    /// Adds the energies in µJ of all chips since the last sample.
     pub fn add(&mut self, of_chips: impl Iterator<Item = f32>, now: Milliseconds) {
         let energy = of_chips.fold(self.rest, |sum, of_chip| sum + of_chip);
         let whole = libm::floorf(energy);

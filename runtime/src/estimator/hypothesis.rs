@@ -3,7 +3,7 @@
 use super::sensor::MOST_CHIPS;
 use super::track::{Event, Track, View};
 use crate::float::{max, sqrt};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Standard deviation of a time constant, as part of it. A conversion of 140 µs takes 154 µs at
 /// most (TI, data sheet SBOS576A).
@@ -56,7 +56,7 @@ impl Hypothesis {
         (power, variance)
     }
 
-    /// Updates the filters with the next look. Stores by how much the ripple of each chip seems too
+    /// Updates the filters with the next sample. Stores by how much the ripple of each chip seems too
     /// small, if that is asked for.
     pub fn update(
         &mut self,

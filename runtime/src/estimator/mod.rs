@@ -26,7 +26,7 @@
 //!
 //! # Power now
 //!
-//! Each chip has a Kalman filter with the state `(x, y)`. Between two looks `dt` apart
+//! Each chip has a Kalman filter with the state `(x, y)`. Between two samples `dt` apart
 //!
 //! ```text
 //! ┌ x ┐      ┌ 1      0 ┐ ┌ x ┐
@@ -50,24 +50,24 @@
 //!
 //! A load that starts or changes its phase makes the power step. The estimator keeps a bank of
 //! hypotheses. One assumes no recent step; each of the others assumes a step just before a certain
-//! look. Each hypothesis has its own filters and a probability. Each look multiplies the
+//! sample. Each hypothesis has its own filters and a probability. Each sample multiplies the
 //! probability by the likelihood of the readings (Bayes; R. P. Adams and D. J. C. MacKay, Bayesian
 //! Online Changepoint Detection, 2007, arXiv:0710.3742; for jumps in a Kalman filter A. S. Willsky
-//! and H. L. Jones, IEEE Transactions on Automatic Control 21, 1976). Each look also adds
-//! hypotheses of a step since the previous look, which replace the least probable ones.
+//! and H. L. Jones, IEEE Transactions on Automatic Control 21, 1976). Each sample also adds
+//! hypotheses of a step since the previous sample, which replace the least probable ones.
 //!
 //! The [estimate](Estimator::estimate) is the mean over the hypotheses. Its standard deviation
 //! combines the variance of each hypothesis with the spread between them, so it grows after a step
 //! before the step is sure.
 //!
-//! A pulse, for instance of a background task, moves the register and is over by the next look. A
+//! A pulse, for instance of a background task, moves the register and is over by the next sample. A
 //! reading that waited on the bus after its time was taken looks the same; the traces of an Orin NX
-//! have some. So each look also adds a hypothesis of a pulse, which merges with its parent at once.
+//! have some. So each sample also adds a hypothesis of a pulse, which merges with its parent at once.
 //!
 //! Readings may be missing or late. Each chip has its own time constant, which may change at any
 //! time.
 
-// Functions that each look calls across these files are `#[inline]`: without link-time optimisation
+// Functions that each sample calls across these files are `#[inline]`: without link-time optimisation
 // the compiler inlines only such functions across files, and missing them costs 1.5 % of the
 // instructions.
 mod bank;
@@ -84,15 +84,15 @@ use sensor::step;
 use track::{Coefficients, RIPPLE_MS, View, decay};
 
 use crate::float::sqrt;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Maximum time constant of a chip; a longer one counts as this.
 pub(crate) const LONGEST_TIME_CONSTANT: Milliseconds = Milliseconds(60_000);
 
-/// Maximum time in ms between two looks; a longer one counts as this.
+/// Maximum time in ms between two samples; a longer one counts as this.
 const LONGEST_MS: f32 = 60_000.0;
 
-/// Time between two looks, in time constants, from which on the integral of the register needs its curve: a straight
+/// Time between two samples, in time constants, from which on the integral of the register needs its curve: a straight
 /// line is then wrong by a twelfth of a time constant of the register's change.
 const LONG_GAP: f32 = 1.0;
 
@@ -115,7 +115,7 @@ pub struct Estimator {
     bank: Bank,
     energy: Energy,
     /// The estimate, and the mean registers of the chips in mW. They are computed when the bank
-    /// changes, because callers ask several times a look.
+    /// changes, because callers ask several times a sample.
     estimate: Option<Estimate>,
     registers: [f32; MOST_CHIPS],
 }
@@ -150,14 +150,14 @@ impl Estimator {
         }
     }
 
-    /// Sets the time constant of a chip, which applies from the last look on.
+    /// Sets the time constant of a chip, which applies from the last sample on.
     pub fn set_time_constant(&mut self, chip: usize, time_constant: Milliseconds) {
         if let Some(chip) = self.chips.get_mut(chip) {
             chip.time_constant = time_constant.min(LONGEST_TIME_CONSTANT);
         }
     }
 
-    /// Sets the steps of the chips in mW, as in [`Chip::step`]. They apply from the next look on.
+    /// Sets the steps of the chips in mW, as in [`Chip::step`]. They apply from the next sample on.
     pub fn set_steps(&mut self, steps: [Milliwatts; MOST_CHIPS]) {
         for (chip, step) in self.chips.iter_mut().zip(steps) {
             chip.step = step;
@@ -177,7 +177,7 @@ impl Estimator {
         (self.estimate, self.registers) = (None, [0.0; MOST_CHIPS]);
     }
 
-    /// Announces a change of the power at the last look: the power is expected to be `times` (0 …
+    /// Announces a change of the power at the last sample: the power is expected to be `times` (0 …
     /// 100) the one before, within a part of the change.
     pub fn expect_change(&mut self, times: f32) {
         if let Some(last) = self.energy.last().filter(|_| times.is_finite()) {
@@ -188,7 +188,7 @@ impl Estimator {
 
     /// Takes a sample at `now`. A time that is not after the last one is ignored, and so is a sample without a chip:
     /// the next one tells what was drawn in between.
-    pub fn look(&mut self, sample: &Sample, now: Milliseconds) {
+    pub fn update(&mut self, sample: &Sample, now: Milliseconds) {
         let Some(powers) = sample.powers() else {
             return;
         };
@@ -216,7 +216,7 @@ impl Estimator {
         self.estimate
     }
 
-    /// Forecasts the registers of the chips in mW at `ahead` after the last look, before rounding,
+    /// Forecasts the registers of the chips in mW at `ahead` after the last sample, before rounding,
     /// if the power stays; `None` before the first reading.
     pub fn forecast(&self, ahead: Milliseconds) -> Option<[f32; MOST_CHIPS]> {
         let _ = self.energy.last()?;
@@ -226,7 +226,7 @@ impl Estimator {
         Some(self.bank.forecast(left))
     }
 
-    /// The mean power in mW over the `span` before the last look, from the energy of the readings;
+    /// The mean power in mW over the `span` before the last sample, from the energy of the readings;
     /// `None` for an empty span or one that begins before the readings.
     pub fn mean(&self, span: Milliseconds) -> Option<f32> {
         self.energy.mean(span)
@@ -271,7 +271,7 @@ impl Estimator {
         times.max().unwrap_or(Milliseconds(0))
     }
 
-    /// Whether a step is suspected; another look soon confirms or refutes it.
+    /// Whether a step is suspected; another sample soon confirms or refutes it.
     pub fn is_suspicious(&self) -> bool {
         self.bank.is_suspicious()
     }
@@ -306,7 +306,7 @@ impl Estimator {
         self.registers = self.bank.registers();
     }
 
-    /// Adds the energy since the last look.
+    /// Adds the energy since the last sample.
     fn integrate(
         &mut self,
         before: &[f32; MOST_CHIPS],

@@ -1,7 +1,7 @@
 //! The power sensor: its chips and their readings.
 
 use super::LONGEST_TIME_CONSTANT;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Maximum number of chips: an INA3221 has four addresses on its bus.
 pub const MOST_CHIPS: usize = 4;
@@ -17,11 +17,11 @@ pub struct Sample {
 impl Sample {
     /// The sample of a sensor with one chip.
     pub fn one(power: Milliwatts) -> Self {
-        Self::of([power, Milliwatts(0), Milliwatts(0), Milliwatts(0)])
+        Self::from_chips([power, Milliwatts(0), Milliwatts(0), Milliwatts(0)])
     }
 
     /// The sample of a sensor whose chips could all be read.
-    pub fn of(chips: [Milliwatts; MOST_CHIPS]) -> Self {
+    pub fn from_chips(chips: [Milliwatts; MOST_CHIPS]) -> Self {
         Self {
             chips: chips.map(Some),
         }

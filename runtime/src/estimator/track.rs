@@ -1,7 +1,7 @@
 //! The Kalman filter of one chip, with rounded readings.
 
 use crate::float::{max, min, sqrt};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Standard deviation of the power's random walk in one second, in units of the ripple: a power
 /// that ripples much drifts much. Values of 0.1 to 0.4 predict the traces best; lower ones are
@@ -30,16 +30,16 @@ const MILLS: [f32; 9] = [
 ];
 const MILLS_RANGE: f32 = 3.0;
 
-/// Coefficients of a chip's filter for the time between two looks.
+/// Coefficients of a chip's filter for the time between two samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Coefficients {
     /// The new register is `decay` × the old register + `spread` × the power.
     decay: f32,
     pub spread: f32,
-    /// If the power changes halfway between the looks, the register shows this part of the change.
+    /// If the power changes halfway between the samples, the register shows this part of the change.
     gain: f32,
     /// Variance that a change of the power adds to the register, over the square of the change. The
-    /// power may change at any time between the looks: the middle is the mean.
+    /// power may change at any time between the samples: the middle is the mean.
     change: f32,
     /// Variance that drift adds to the power, over the square of the ripple.
     drift: f32,
@@ -74,7 +74,7 @@ pub fn decay(ms: f32, time_constant: Milliseconds) -> f32 {
     }
 }
 
-/// The event that a hypothesis assumes between two looks: standard deviations in mW.
+/// The event that a hypothesis assumes between two samples: standard deviations in mW.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub step: f32,
@@ -87,7 +87,7 @@ pub const NO_EVENT: Event = Event {
     pulse: 0.0,
 };
 
-/// One look at a chip.
+/// One sample of a chip.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub reading: f32,

@@ -8,7 +8,7 @@ use super::machine::Governor;
 use super::stay::Stay;
 use crate::front::Front;
 use crate::grid::ModeId;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Number of tries: requests for a mode before it is avoided, modes that may fail in a row before all count as failed,
 /// and modes of least power, beside the least, that are tried before the limit cannot be held.

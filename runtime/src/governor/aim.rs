@@ -19,7 +19,7 @@ use super::pursuit::{Aim, TooSlow};
 use super::steps::Pace;
 use crate::front::Front;
 use crate::point::Objective;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Averaging time in ms of the GPU's load.
 const LOAD_MS: f32 = 5_000.0;

@@ -2,17 +2,17 @@
 //! errors.
 
 use super::interface::{Average, Budget, Limit, Settings};
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Derating for over-current events and heat: its step, the interval between steps while the cause
 /// lasts, the time until one step is given back, and the maximum. That time doubles each time that the
 /// cause returns within it, up to the longest.
-const ONE: u32 = 1 << 16;
-const DERATE: u32 = ONE / 10;
+const ONE_Q16: u32 = 1 << 16;
+const DERATE: u32 = ONE_Q16 / 10;
 const DERATE_EVERY: Milliseconds = Milliseconds(2_000);
 const DERATE_LASTS: Milliseconds = Milliseconds(60_000);
 const LONGEST_DERATE: Milliseconds = Milliseconds(960_000);
-const MOST_DERATE: u32 = ONE / 2;
+const MOST_DERATE: u32 = ONE_Q16 / 2;
 
 impl Budget {
     /// The power that spends the budget evenly.
@@ -144,9 +144,9 @@ impl Allowance {
 
     /// What the sensor may show at a true power in mW.
     fn shown(&self, power: u32, settings: &Settings) -> Milliwatts {
-        let power = scaled(power, ONE - self.derate);
+        let power = scaled(power, ONE_Q16 - self.derate);
         let power = power.saturating_sub(settings.sensor_offset.0);
-        let gain = u64::from(ONE) + u64::from(settings.sensor_gain);
+        let gain = u64::from(ONE_Q16) + u64::from(settings.sensor_gain);
         let reading = (u64::from(power) << 16).checked_div(gain).unwrap_or(0);
         Milliwatts(u32::try_from(reading).unwrap_or(u32::MAX))
     }
@@ -201,7 +201,7 @@ impl Remaining {
 }
 
 /// Slots of a window, and the range of their length in ms.
-const SLOTS: usize = 16;
+const WINDOW_SLOTS: usize = 16;
 const SHORTEST_SLOT: u64 = 60;
 const LONGEST_SLOT: u64 = 1 << 40;
 
@@ -209,7 +209,7 @@ const LONGEST_SLOT: u64 = 1 << 40;
 #[derive(Clone, Debug)]
 struct Spent {
     /// Energy of each slot in µJ.
-    slots: [u64; SLOTS],
+    slots: [u64; WINDOW_SLOTS],
     /// The present slot, and the time in ms that has passed in it.
     slot: usize,
     elapsed_ms: u64,
@@ -226,14 +226,14 @@ impl Spent {
             Some(Average { power, window }) => (power.0 as u64, window.0, Some(power)),
             None => (0, 0, None),
         };
-        let slot_ms = match window / SLOTS as u64 {
+        let slot_ms = match window / WINDOW_SLOTS as u64 {
             ms if ms < SHORTEST_SLOT => SHORTEST_SLOT,
             ms if ms > LONGEST_SLOT => LONGEST_SLOT,
             ms => ms,
         };
         let budget = power.saturating_mul(slot_ms);
         // Every slot but the present one is full.
-        let mut slots = [budget; SLOTS];
+        let mut slots = [budget; WINDOW_SLOTS];
         let [present, ..] = &mut slots;
         *present = 0;
         Self {
@@ -252,7 +252,7 @@ impl Spent {
         }
         // Of a long time, only the last window counts. It was drawn evenly, for all that is known.
         let power = microjoules / milliseconds.max(1);
-        let window = self.slot_ms.saturating_mul(SLOTS as u64);
+        let window = self.slot_ms.saturating_mul(WINDOW_SLOTS as u64);
         let (mut energy, mut left) = match milliseconds > window {
             true => (power.saturating_mul(window), window),
             false => (microjoules, milliseconds),
@@ -279,16 +279,16 @@ impl Spent {
     /// spends at most what the oldest slot frees plus what is left. What is left is spent evenly
     /// over a window, and faster where it exceeds a quarter of the window.
     fn begin_slot(&mut self) {
-        (self.slot, self.elapsed_ms) = ((self.slot + 1) % SLOTS, 0);
+        (self.slot, self.elapsed_ms) = ((self.slot + 1) % WINDOW_SLOTS, 0);
         let spent = self
             .slots
             .iter()
             .fold(0_u64, |sum, slot| sum.saturating_add(*slot));
-        let window = self.budget.saturating_mul(SLOTS as u64);
+        let window = self.budget.saturating_mul(WINDOW_SLOTS as u64);
         let oldest = self.slots.get_mut(self.slot).map_or(0, core::mem::take);
         let holds = oldest.saturating_add(window).saturating_sub(spent);
         let left = window.saturating_sub(spent);
-        let even = self.budget.saturating_add(left / SLOTS as u64);
+        let even = self.budget.saturating_add(left / WINDOW_SLOTS as u64);
         let energy = holds.min(even.saturating_add(left.saturating_sub(window / 4) / 4));
         let power = energy / self.slot_ms.max(1);
         self.allowance = Some(Milliwatts(u32::try_from(power).unwrap_or(u32::MAX)));

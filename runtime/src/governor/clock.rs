@@ -1,6 +1,6 @@
 //! The governor's own time.
 
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Maximum time between steps. After a longer gap the board has slept, and its power is unknown.
 pub const LONGEST_GAP: Milliseconds = Milliseconds(5_000);

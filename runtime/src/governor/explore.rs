@@ -13,7 +13,7 @@ use super::machine::Governor;
 use super::memory::Work;
 use super::policy::LEAST_GAIN;
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Minimum ratio of the expected power of an explored mode to that of the present mode.
 const LEAST_POWER: f32 = 0.85;
@@ -48,7 +48,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             return Command::Keep;
         };
         // The step up that leads back is free.
-        self.ups.credit();
+        self.steps_up.credit();
         self.change(slower, State::SteppingDown, now)
     }
 }

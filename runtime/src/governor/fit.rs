@@ -5,7 +5,7 @@ use core::borrow::Borrow;
 use super::actuator::TRIES;
 use super::machine::Governor;
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// The level of a jump counts for this time; afterwards the levels measured since count.
 pub const JUMP_LIFETIME: Milliseconds = Milliseconds(3_000);

@@ -4,14 +4,14 @@ use core::fmt;
 
 use crate::estimator::{Chip, LONGEST_TIME_CONSTANT, MOST_CHIPS, Sample};
 use crate::grid::ModeId;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// The estimator needs a part of the sensor's time constant to estimate the size of a step of the load: one divided by
 /// this number.
 pub const CONFIRMATION_DIVISOR: u64 = 6;
 
-/// Maximum in ms of the interval of looks, and of the window and the settling time.
-pub const MOST_LOOK: u64 = 100;
+/// Maximum in ms of the interval of samples, and of the window and the settling time.
+pub const MOST_SAMPLE_INTERVAL: u64 = 100;
 const MOST_WINDOW: u64 = 1_000;
 
 /// The window of a limit, unless the settings say another one: the time constant of an INA3221 as L4T sets it.
@@ -28,10 +28,10 @@ pub struct Settings {
     pub sensor_gain: u32,
     /// Maximum offset error of the sensor. It reduces the limit too.
     pub sensor_offset: Milliwatts,
-    /// Interval of looks while the power is near the limit; 1 … 100 ms. Far from the limit looks
+    /// Interval of samples while the power is near the limit; 1 … 100 ms. Far from the limit samples
     /// are rarer. They are twice as frequent when the power seems to change, and three times as
     /// frequent when it seems to exceed the limit.
-    pub look: Milliseconds,
+    pub sample_interval: Milliseconds,
     /// The limit applies to means over this time; 1 … 1,000 ms. The governor uses a longer one where
     /// the sensor and the board cannot hold this one: see [`Settings::shortest_window`].
     pub window: Milliseconds,
@@ -54,14 +54,14 @@ impl Settings {
         chips: [Chip::L4T; MOST_CHIPS],
         sensor_gain: (1 << 16) / 400,
         sensor_offset: Milliwatts(0),
-        look: Milliseconds(25),
+        sample_interval: Milliseconds(25),
         window: WINDOW,
         settling: Milliseconds(20),
         memory: Some(Milliseconds(600_000)),
     };
 
     /// The shortest window over which a limit can be held: the time to see a step of the load, with
-    /// two looks, and the time in which the power follows the mode before and after it.
+    /// two samples, and the time in which the power follows the mode before and after it.
     pub const fn shortest_window(&self) -> Milliseconds {
         let [a, b, c, d] = &self.chips;
         let slowest = highest(
@@ -69,14 +69,14 @@ impl Settings {
             highest(c.time_constant.0, d.time_constant.0),
         );
         let seen = least(slowest, LONGEST_TIME_CONSTANT.0) / CONFIRMATION_DIVISOR;
-        let looks = 2 * least(self.look.0, MOST_LOOK);
-        Milliseconds(seen + looks + 2 * least(self.settling.0, MOST_WINDOW))
+        let samples = 2 * least(self.sample_interval.0, MOST_SAMPLE_INTERVAL);
+        Milliseconds(seen + samples + 2 * least(self.settling.0, MOST_WINDOW))
     }
 
     pub(super) const fn is_sound(&self) -> bool {
         let [a, b, c, d] = &self.chips;
         self.sensor_gain <= 1 << 16
-            && is_within(self.look, MOST_LOOK)
+            && is_within(self.sample_interval, MOST_SAMPLE_INTERVAL)
             && is_within(self.window, MOST_WINDOW)
             && is_within(self.settling, MOST_WINDOW)
             && a.is_sound()
@@ -117,7 +117,7 @@ pub struct Limit {
 
 impl Limit {
     /// A limit of the power without an average or a budget.
-    pub const fn of(power: Milliwatts) -> Self {
+    pub const fn from_power(power: Milliwatts) -> Self {
         Self {
             power,
             average: None,

@@ -18,7 +18,7 @@ use heapless::Vec;
 
 use crate::front::{Front, Point};
 use crate::grid::ModeId;
-use crate::units::{Microseconds, Milliseconds, Milliwatts};
+use crate::quantities::{Microseconds, Milliseconds, Milliwatts};
 
 /// Range of a mode's error. Values beyond it are implausible.
 pub const RATIO_RANGE: (f32, f32) = (0.125, 8.0);
@@ -57,7 +57,7 @@ const ENOUGH_GUESSES: f32 = 8.0;
 /// Outlier thresholds: a guess is off by at least this number of spreads, and by at least this
 /// logarithm of the ratio. Outliers within the second threshold of each other agree.
 const OUTLIER_DEVIATIONS: f32 = 4.0;
-const OUTLIER: f32 = 0.1;
+const OUTLIER_LOG: f32 = 0.1;
 
 /// Growth of a guess's margin, in guard bands per unit of distance to the nearest measured mode.
 /// Distance is the natural logarithm of the ratio of predictions.
@@ -90,23 +90,23 @@ struct Samples(u8);
 
 impl Samples {
     const NONE: Self = Self(0);
-    const OUTLIER: u8 = 1 << 7;
+    const OUTLIER_BIT: u8 = 1 << 7;
 
     fn number(self) -> u8 {
-        self.0 & !Self::OUTLIER
+        self.0 & !Self::OUTLIER_BIT
     }
 
     fn add(&mut self) {
         let more = (self.number() + 1).min(MOST_SAMPLES);
-        self.0 = self.0 & Self::OUTLIER | more;
+        self.0 = self.0 & Self::OUTLIER_BIT | more;
     }
 
     fn is_outlier(self) -> bool {
-        self.0 & Self::OUTLIER != 0
+        self.0 & Self::OUTLIER_BIT != 0
     }
 
     fn set_outlier(&mut self, is_outlier: bool) {
-        self.0 = self.number() | if is_outlier { Self::OUTLIER } else { 0 };
+        self.0 = self.number() | if is_outlier { Self::OUTLIER_BIT } else { 0 };
     }
 }
 
@@ -413,7 +413,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Knowledge<N, F> {
         if !self.is_measured(index) {
             let (guess, _) = self.error(index);
             let off = libm::logf(error / guess);
-            let most = (OUTLIER_DEVIATIONS * self.spread()).max(OUTLIER);
+            let most = (OUTLIER_DEVIATIONS * self.spread()).max(OUTLIER_LOG);
             let is_far = libm::fabsf(off) > most;
             self.mark_outlier(index, is_far, level, error);
             let most = 3.0 * self.spread();
@@ -449,7 +449,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Knowledge<N, F> {
     /// are typical and the other points are the outliers; of two points alone, the outlier is the
     /// one further from the model.
     fn mark_outlier(&mut self, index: usize, is_far: bool, level: f32, error: f32) {
-        let agrees = |other: f32| (error / other).max(other / error) < 1.0 + OUTLIER;
+        let agrees = |other: f32| (error / other).max(other / error) < 1.0 + OUTLIER_LOG;
         let (mut typical, mut agreeing) = (0, 0);
         for at in 0..self.modes.len() {
             match self.measured(at) {

@@ -9,7 +9,7 @@
 use super::load::{Load, is_same_load};
 use super::memory::BUSY_LOAD;
 use crate::estimator::{MOST_CHIPS, Sample};
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Timeout of failing reads.
 const READ_TIMEOUT: Milliseconds = Milliseconds(1_700);
@@ -169,7 +169,7 @@ impl Liveness {
         self.sample.is_some() && self.last_reading == now
     }
 
-    /// Whether the sensor was blind at the last look.
+    /// Whether the sensor was blind at the last sample.
     pub fn is_blind(&self) -> bool {
         self.blind.is_some()
     }

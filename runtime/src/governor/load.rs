@@ -3,7 +3,7 @@
 use super::memory::{Memory, Work};
 use super::noise::Noise;
 use super::steps::Steps;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Smoothing time in ms of the GPU's load.
 const SMOOTHING_MS: u64 = 60;
@@ -112,7 +112,7 @@ impl Load {
             memory: Memory::new(memory, level),
             noise: Noise::new(),
             steps: Steps::NONE,
-            work: Work::None,
+            work: Work::Idle,
             busy: None,
             is_throttled: false,
             gpu: None,
@@ -146,13 +146,13 @@ impl Load {
     pub fn set_work(&mut self, work: Work, now: Milliseconds) {
         self.work = work;
         self.busy = match work {
-            Work::None => None,
+            Work::Idle => None,
             _ => Some(self.busy.unwrap_or(now)),
         };
     }
 
     pub fn works(&self) -> bool {
-        self.work != Work::None
+        self.work != Work::Idle
     }
 
     pub fn signs(&self) -> Signs {

@@ -15,54 +15,54 @@ use super::stay::Stay;
 use crate::estimator::{Estimator, LONGEST_TIME_CONSTANT, MOST_CHIPS};
 use crate::front::{Front, Refusal};
 use crate::grid::ModeId;
-use crate::units::{Milliseconds, Milliwatts};
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Capacity of the token bucket of steps up. It is full at the start and after a change of the
 /// limit.
-pub const UPS: u32 = 8;
+pub const STEPS_UP: u32 = 8;
 
 /// Refill time of one step up. A new limit fills the bucket at most once in this time.
-pub const UP_EVERY: Milliseconds = Milliseconds(30_000);
+pub const STEP_UP_REFILL: Milliseconds = Milliseconds(30_000);
 
 /// A full token bucket, in ms of refill time.
-const ALL_UPS: u64 = UPS as u64 * UP_EVERY.0;
+const FULL_BUCKET: u64 = STEPS_UP as u64 * STEP_UP_REFILL.0;
 
 /// Tokens for steps up.
 #[derive(Clone, Copy, Debug)]
-pub struct Ups {
-    /// In ms of [`UP_EVERY`].
+pub struct TokenBucket {
+    /// In ms of [`STEP_UP_REFILL`].
     left: u64,
     /// When a new limit last filled the bucket.
     filled: Milliseconds,
 }
 
-impl Ups {
-    const ALL: Self = Self {
-        left: ALL_UPS,
+impl TokenBucket {
+    const FULL: Self = Self {
+        left: FULL_BUCKET,
         filled: Milliseconds(0),
     };
 
     pub fn pass(&mut self, ms: u64) {
-        self.left = self.left.saturating_add(ms).min(ALL_UPS);
+        self.left = self.left.saturating_add(ms).min(FULL_BUCKET);
     }
 
     fn fill(&mut self, now: Milliseconds) {
-        if now.since(self.filled) >= UP_EVERY {
-            (self.left, self.filled) = (ALL_UPS, now);
+        if now.since(self.filled) >= STEP_UP_REFILL {
+            (self.left, self.filled) = (FULL_BUCKET, now);
         }
     }
 
     /// Credits a step up that leads back.
     pub fn credit(&mut self) {
-        self.left = self.left.saturating_add(UP_EVERY.0);
+        self.left = self.left.saturating_add(STEP_UP_REFILL.0);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.left < UP_EVERY.0
+        self.left < STEP_UP_REFILL.0
     }
 
     pub fn take(&mut self) {
-        self.left = self.left.saturating_sub(UP_EVERY.0);
+        self.left = self.left.saturating_sub(STEP_UP_REFILL.0);
     }
 }
 
@@ -111,7 +111,7 @@ pub struct Governor<const N: usize, F = Front<N>> {
     pub(super) state: State,
     /// Whether another program controlled the board since the last request.
     pub(super) was_released: bool,
-    pub(super) ups: Ups,
+    pub(super) steps_up: TokenBucket,
     pub(super) failed: Failed,
     pub(super) pursuit: Pursuit,
     /// Time in ms from a request to the read-back: the longest of the recent ones.
@@ -136,7 +136,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     ///
     /// // In a static of its own, of which only one reference is made.
     /// let mut place: MaybeUninit<Governor<64, &'static Front<64>>> = MaybeUninit::uninit();
-    /// let governor = place.write(Governor::new(Settings::L4T, Limit::of(Milliwatts(15_000))));
+    /// let governor = place.write(Governor::new(Settings::L4T, Limit::from_power(Milliwatts(15_000))));
     /// // This front has no modes.
     /// assert!(governor.set_front(&FRONT).is_err());
     /// ```
@@ -157,7 +157,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             stay: Stay::NONE,
             state: State::Booting,
             was_released: false,
-            ups: Ups::ALL,
+            steps_up: TokenBucket::FULL,
             failed: Failed {
                 modes: 0,
                 at: Milliseconds(0),
@@ -193,7 +193,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             }),
             false => None,
         };
-        self.ups.fill(now);
+        self.steps_up.fill(now);
     }
 
     /// The power of the highest load that is remembered, in the present mode or in the measured one next to it;
@@ -365,7 +365,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             self.arrive(now);
         }
         let is_blind = self.take_sample(input.sample.as_ref(), now);
-        self.plan_look(now);
+        self.plan_sample(now);
         if self.modes.front().points().is_empty() {
             return Command::Keep;
         }
@@ -456,7 +456,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             self.begin();
             self.sensor.liveness = Liveness::new(now);
         }
-        self.ups.pass(ms);
+        self.steps_up.pass(ms);
         ms
     }
 }

@@ -9,7 +9,7 @@
 //!   time doubles, up to the user's memory time.
 
 use super::interface::least;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Time in ms of a lighter load, on a fully busy board, after which a higher level expires. The
 /// bound is two minutes (a lasting drop is used after two minutes); phases of most loads are
@@ -27,12 +27,12 @@ pub const BUSY_LOAD: u16 = 500;
 const LIGHTER: f32 = 0.8;
 
 /// Slots of a memory. Each slot expires as a whole.
-const SLOTS: usize = 28;
+const MEMORY_SLOTS: usize = 28;
 
 /// The highest level in each slot of a time span.
 #[derive(Clone, Debug)]
 struct Slots {
-    levels: [f32; SLOTS],
+    levels: [f32; MEMORY_SLOTS],
     /// The highest of them.
     highest: f32,
     at: usize,
@@ -45,13 +45,13 @@ struct Slots {
 impl Slots {
     const fn new(memory_ms: Option<u64>) -> Self {
         Self {
-            levels: [0.0; SLOTS],
+            levels: [0.0; MEMORY_SLOTS],
             highest: 0.0,
             at: 0,
             passed_ms: 0,
             // One slot is spare, because the present slot is incomplete.
             slot_ms: match memory_ms {
-                Some(ms) => Some(at_least_1(ms.div_ceil(SLOTS as u64 - 1))),
+                Some(ms) => Some(at_least_1(ms.div_ceil(MEMORY_SLOTS as u64 - 1))),
                 None => None,
             },
         }
@@ -71,7 +71,7 @@ impl Slots {
         self.passed_ms += ms;
         if self.passed_ms >= slot_ms {
             self.passed_ms = 0;
-            self.at = (self.at + 1) % SLOTS;
+            self.at = (self.at + 1) % MEMORY_SLOTS;
             if let Some(oldest) = self.levels.get_mut(self.at) {
                 *oldest = 0.0;
             }
@@ -159,9 +159,9 @@ impl Peaks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Idle: its power says nothing about the workload.
-    None,
+    Idle,
     /// Working, but not fully busy.
-    Some,
+    Partial,
     /// As busy as at the highest level.
     Full,
 }
@@ -242,11 +242,11 @@ impl Memory {
     /// How busy the board is, from its level and the GPU's smoothed load.
     pub fn work(&mut self, gpu: Option<u16>, level: f32, has_model: bool) -> Work {
         match gpu {
-            None if level < IDLE_LEVEL * self.highest() => Work::None,
-            None => Work::Some,
+            None if level < IDLE_LEVEL * self.highest() => Work::Idle,
+            None => Work::Partial,
             Some(gpu) if gpu < WORKING_LOAD => match has_model && level >= SURE_LEVEL {
-                true => Work::Some,
-                false => Work::None,
+                true => Work::Partial,
+                false => Work::Idle,
             },
             Some(gpu) => {
                 self.busiest = self.busiest.max(gpu.min(1_000));
@@ -255,7 +255,7 @@ impl Memory {
                 let alternates = self.peaks.mean >= MEAN_WHEN_FULL;
                 match is_full(gpu) || alternates && is_full(self.peaks.peak()) {
                     true => Work::Full,
-                    false => Work::Some,
+                    false => Work::Partial,
                 }
             }
         }
@@ -269,7 +269,7 @@ impl Memory {
 
     /// Lets time pass. Levels expire by time of work.
     pub fn pass(&mut self, work: Work, ms: u64) {
-        if work != Work::None {
+        if work != Work::Idle {
             self.stated.pass(ms);
             pass(&mut self.initial.stated_ms, ms);
         }

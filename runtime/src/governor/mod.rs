@@ -38,7 +38,7 @@
 //! over, and computes what the window leaves for the next mode. The governor probes a faster mode when
 //! that mode fits with the margin of the ripple and of the doubt about a mode that is not measured, and
 //! when a level that may return could still be answered in time. Steps up are bounded (`FIRST_CLIMB`,
-//! `CLIMB`) and rationed by a token bucket ([`UPS`], [`UP_EVERY`]). Before the first measurement the
+//! `CLIMB`) and rationed by a token bucket ([`STEPS_UP`], [`STEP_UP_REFILL`]). Before the first measurement the
 //! model decides, with its guard band: [`Governor::first`]. If a wide guard
 //! band rules out all faster modes, the governor measures a few slower ones (`explore.rs`).
 //!
@@ -109,5 +109,5 @@ pub use interface::{
     Average, Budget, Cause, Command, GovernorError, Input, Limit, ReadBack, Settings, State,
     Status, WINDOW,
 };
-pub use machine::{Governor, UP_EVERY, UPS};
+pub use machine::{Governor, STEP_UP_REFILL, STEPS_UP};
 pub use pursuit::Aim;

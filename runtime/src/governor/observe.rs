@@ -1,10 +1,10 @@
-//! Learning: at each look the governor books energy, estimates the level of the load, the error of
-//! the mode and the noise, and plans the next look.
+//! Learning: at each sample the governor books energy, estimates the level of the load, the error of
+//! the mode and the noise, and plans the next sample.
 
 use core::borrow::Borrow;
 
 use super::fit::JUMP_LIFETIME;
-use super::interface::{MOST_LOOK, State};
+use super::interface::{MOST_SAMPLE_INTERVAL, State};
 use super::load::{Bursts, Jump, Phase, Signs};
 use super::machine::{Governor, after};
 use super::memory::Work;
@@ -12,12 +12,12 @@ use super::noise::highest_of;
 use super::stay::{Compared, FIRST_ESTIMATE_MS, LAST_ESTIMATE_MS, Reference, Steady, YOUNG};
 use crate::estimator::{Estimate, Sample};
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Minimum duration of a long phase in ms. Its mean is remembered without a correction for noise.
 const LONG_PHASE_MS: u64 = 2_000;
 
-/// Looks are twice as frequent while a level may return whose power is this multiple of the limit.
+/// Samples are twice as frequent while a level may return whose power is this multiple of the limit.
 const SOON_RETURN: f32 = 1.3;
 
 /// The governor compares the mean over the last window with the mean since the load became steady. If they differ by
@@ -75,7 +75,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         } else if let Some(sample) = sample {
             let had = self.sensor.estimate().is_some();
             let before = self.sensor.estimator.energy_uj();
-            self.sensor.estimator.look(sample, now);
+            self.sensor.estimator.update(sample, now);
             if had {
                 let energy = self.sensor.estimator.energy_uj().saturating_sub(before);
                 self.book(energy, now);
@@ -86,10 +86,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         is_blind
     }
 
-    /// Schedules the next look: soon near the limit, late far from it, and sooner still when the
+    /// Schedules the next sample: soon near the limit, late far from it, and sooner still when the
     /// power seems to change.
-    pub(super) fn plan_look(&mut self, now: Milliseconds) {
-        let look = self.settings.look.0;
+    pub(super) fn plan_sample(&mut self, now: Milliseconds) {
+        let interval = self.settings.sample_interval.0;
         let allowed = self.allowed();
         let is_fresh = self
             .stay
@@ -98,7 +98,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         // What the load draws was never measured.
         let is_first = self.counts.changes == 1 && self.stay.measured.is_none();
         let Some(estimate) = self.sensor.estimate() else {
-            self.due = after(now, look);
+            self.due = after(now, interval);
             return;
         };
         self.sensor.suspect(now);
@@ -109,12 +109,12 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let seems_to_change = is_suspected && most > 0.9 * allowed;
         let is_soon = seems_to_change || is_first && is_near || self.borrows(now, SOON_RETURN);
         let ms = match () {
-            () if seems_over || self.has_just_jumped(now) => (look / 3).max(1),
-            () if is_soon => (look / 2).max(1),
-            () if is_fresh || is_near => look,
-            () => 2 * look,
+            () if seems_over || self.has_just_jumped(now) => (interval / 3).max(1),
+            () if is_soon => (interval / 2).max(1),
+            () if is_fresh || is_near => interval,
+            () => 2 * interval,
         };
-        self.due = after(now, ms.min(MOST_LOOK));
+        self.due = after(now, ms.min(MOST_SAMPLE_INTERVAL));
     }
 
     /// Learns from the power in the present mode.
@@ -125,7 +125,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let of_level = self.modes.expected(self.stay.at, 1.0);
         let work = match (self.load.gpu, self.load.steps.work(now)) {
             // Its power tells nothing about the mode or the load.
-            _ if self.load.is_throttled => Work::None,
+            _ if self.load.is_throttled => Work::Idle,
             (None, Some(work)) => work,
             (gpu, _) => {
                 let has_model = !self.modes.front().is_unknown();
@@ -409,7 +409,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 .bursts
                 .note(jump.level, jump.mean, SAME_MEAN * self.ripple());
             // Credit the step up that leads back.
-            self.ups.credit();
+            self.steps_up.credit();
         } else if jump.level <= self.load.bursts.level {
             // Bursts of this level last longer now.
             self.load.bursts = Bursts::NONE;

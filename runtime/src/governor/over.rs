@@ -23,7 +23,7 @@ use super::interface::CONFIRMATION_DIVISOR;
 use super::machine::Governor;
 use crate::estimator::Estimate;
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Settling time in ms after a mode change. A step within it is no sure step of the load.
 const SETTLING_MS: u64 = 100;
@@ -79,15 +79,15 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         allowed + (lowered.allowed - allowed).max(0.0) * part
     }
 
-    /// Time in ms until another mode takes effect that is chosen at the next look.
+    /// Time in ms until another mode takes effect that is chosen at the next sample.
     pub(super) fn lead(&self) -> u64 {
-        self.settings.look.0 + self.takes_ms + self.settings.settling.0
+        self.settings.sample_interval.0 + self.takes_ms + self.settings.settling.0
     }
 
-    /// Time in ms in which a return of a known level is seen and answered. Looks are then twice as frequent: on average
+    /// Time in ms in which a return of a known level is seen and answered. Samples are then twice as frequent: on average
     /// a quarter of the interval passes until the next one, which shows it, and a third until one more confirms it: 7/12.
     pub(super) fn reaction(&self) -> u64 {
-        7 * self.settings.look.0 / 12 + self.takes_ms + self.settings.settling.0
+        7 * self.settings.sample_interval.0 / 12 + self.takes_ms + self.settings.settling.0
     }
 
     /// Energy in µJ in the part of the window ending `ahead` ms from now that has passed. What was drawn before the
@@ -190,7 +190,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         }
     }
 
-    /// Whether this is a burst of a known level, and a step down at the next look keeps the mean.
+    /// Whether this is a burst of a known level, and a step down at the next sample keeps the mean.
     fn may_stay(&self, estimate: &Estimate, now: Milliseconds) -> bool {
         let level = estimate.power / self.modes.expected(self.stay.at, 1.0);
         let bursts = self.load.bursts;
@@ -199,7 +199,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         }
         // Once the length of the bursts is known, they end before the mean is over.
         let lead = match bursts.times >= SURE_BURSTS {
-            true => self.settings.look.0 / 3,
+            true => self.settings.sample_interval.0 / 3,
             false => self.lead(),
         };
         let end = Milliseconds(now.0.saturating_add(lead));

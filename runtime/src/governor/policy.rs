@@ -12,7 +12,7 @@ use super::over::OVER_DEVIATIONS;
 use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
 use crate::front::Front;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Minimum dwell time in a mode before a step up.
 const DWELL: Milliseconds = Milliseconds(1_500);
@@ -89,7 +89,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         {
             self.sensor.liveness.begin_probe();
             // Credit the step up that leads back after the probe.
-            self.ups.credit();
+            self.steps_up.credit();
             return self.change(next, State::SteppingDown, now);
         }
         self.follow(now)
@@ -312,10 +312,10 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
 
     /// Sets a faster mode, if a step up is left.
     fn try_up(&mut self, next: usize, now: Milliseconds) -> Command {
-        if self.ups.is_empty() || self.state != State::Tracking {
+        if self.steps_up.is_empty() || self.state != State::Tracking {
             return Command::Keep;
         }
-        self.ups.take();
+        self.steps_up.take();
         self.change(next, State::ProbingUp, now)
     }
 
@@ -342,7 +342,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if let Some(goal) = goal.filter(|&goal| goal < at) {
             return self.change(goal, State::SteppingDown, now);
         }
-        if self.ups.is_empty() {
+        if self.steps_up.is_empty() {
             return Command::Keep;
         }
         let reach = self.reach();

@@ -2,7 +2,7 @@
 
 use crate::idle::Idle;
 use crate::point::Objective;
-use crate::units::{Microseconds, Milliseconds};
+use crate::quantities::{Microseconds, Milliseconds};
 
 /// What a governor does with the room below the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

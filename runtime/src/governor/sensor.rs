@@ -2,7 +2,7 @@
 
 use super::liveness::Liveness;
 use crate::estimator::{Estimate, Estimator};
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// The readings so far.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Sensor {
         self.estimator.estimate()
     }
 
-    /// Notes whether a step is suspected at this look.
+    /// Notes whether a step is suspected at this sample.
     pub fn suspect(&mut self, now: Milliseconds) {
         self.suspected = match self.estimator.is_suspicious() {
             true => Some(self.suspected.unwrap_or(now)),

@@ -1,7 +1,7 @@
 //! What is known since a mode was requested. Another request drops it.
 
 use super::load::Signs;
-use crate::units::Milliseconds;
+use crate::quantities::Milliseconds;
 
 /// Averaging time in ms of the first estimate of a mode's error. It doubles with each further
 /// estimate, up to the second value.

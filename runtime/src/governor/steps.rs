@@ -1,7 +1,7 @@
 //! How busy the board is, estimated from the steps that the workload reports.
 
 use super::memory::Work;
-use crate::units::{Microseconds, Milliseconds};
+use crate::quantities::{Microseconds, Milliseconds};
 
 /// Timeout without a step after which the board is idle: in ms and in predicted step times. The
 /// longer one counts.
@@ -110,9 +110,9 @@ impl Steps {
             .pace
             .is_some_and(|pace| pace >= FULL_PACE * self.highest);
         Some(match (rests, is_full) {
-            (true, _) => Work::None,
+            (true, _) => Work::Idle,
             (false, true) => Work::Full,
-            (false, false) => Work::Some,
+            (false, false) => Work::Partial,
         })
     }
 }

@@ -7,7 +7,7 @@ use core::arch::asm;
 
 use super::vector::{LANES, Pair, Tile, Vector};
 
-/// One register per mode; the pair's first unit is in the lower half.
+/// One register per mode; the pair's first neuron is in the lower half.
 #[derive(Clone, Copy, Debug)]
 pub struct Dsp(u32, u32);
 
@@ -113,10 +113,10 @@ impl Vector for Dsp {
 
     #[inline(always)]
     fn activations([first, second]: [Self::Sums; 2], [shift, other]: [u32; 2]) -> Self {
-        let unit = |sum: i32, shift: u32| (sum >> (shift & 31)).clamp(0, 0x7FFF).cast_unsigned();
+        let neuron = |sum: i32, shift: u32| (sum >> (shift & 31)).clamp(0, 0x7FFF).cast_unsigned();
         Self(
-            unit(first.0, shift) | unit(second.0, other) << 16,
-            unit(first.1, shift) | unit(second.1, other) << 16,
+            neuron(first.0, shift) | neuron(second.0, other) << 16,
+            neuron(first.1, shift) | neuron(second.1, other) << 16,
         )
     }
 

@@ -1,6 +1,6 @@
 //! Vectors of modes: the arithmetic of the sweep's innermost loops.
 //!
-//! A vector holds the same pair of neighbouring units for [`LANES`] modes, as i16. The widest
+//! A vector holds the same pair of neighbouring neurons for [`LANES`] modes, as i16. The widest
 //! multiply-add of x86-64 (`pmaddwd`) and that of a Cortex-M4 (`smlad`) both sum two i16 products
 //! into an i32; compilers do not find them from plain loops.
 //!
@@ -67,13 +67,13 @@ mod tests {
         for _ in 0..10_000 {
             // Sums of three rows, a row, weights and activations, in the ranges of a network.
             let (tile, row) = (random.tile(3 * 8_191), random.tile(8_191));
-            let (units, weights) = (random.tile(32_767), random.tile(127));
+            let (neurons, weights) = (random.tile(32_767), random.tile(127));
             let [pair, ..] = weights;
             let sums = [(); 2].map(|()| random.within(i32::MAX - 2 * 127 * 32_767));
             let shifts = [(); 2].map(|()| (random.next() % 32) as u32);
-            let plain = operations::<Plain>(tile, row, units, pair, sums, shifts);
+            let plain = operations::<Plain>(tile, row, neurons, pair, sums, shifts);
             assert_eq!(
-                operations::<Native>(tile, row, units, pair, sums, shifts),
+                operations::<Native>(tile, row, neurons, pair, sums, shifts),
                 plain
             );
         }
@@ -83,14 +83,14 @@ mod tests {
     fn operations<V: Vector>(
         tile: Tile,
         row: Tile,
-        units: Tile,
+        neurons: Tile,
         weights: Pair,
         sums: [i32; 2],
         shifts: [u32; 2],
     ) -> ([Tile; 3], [[i32; LANES]; 2]) {
         let added = V::load(&tile).add(V::load(&row));
         let weights = V::splat(weights);
-        let sums = sums.map(|sum| V::load(&units).add_products(weights, V::splat_sum(sum)));
+        let sums = sums.map(|sum| V::load(&neurons).add_products(weights, V::splat_sum(sum)));
         let activations = V::activations(sums, shifts);
         let tiles = [added.store(), added.relu().store(), activations.store()];
         (tiles, sums.map(V::store_sums))

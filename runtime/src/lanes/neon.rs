@@ -10,7 +10,7 @@ use core::arch::aarch64::{
 
 use super::vector::{LANES, Pair, Tile, Vector};
 
-/// One register holds the first unit of every pair, the other the second.
+/// One register holds the first neuron of every pair, the other the second.
 #[derive(Clone, Copy, Debug)]
 pub struct Neon([int16x8_t; 2]);
 
@@ -37,8 +37,8 @@ impl Vector for Neon {
 
     #[inline(always)]
     fn splat(pair: Pair) -> Self {
-        let [units] = pair.data.0;
-        Self(units.map(|unit| unsafe { vdupq_n_s16(unit) }))
+        let [neurons] = pair.data.0;
+        Self(neurons.map(|neuron| unsafe { vdupq_n_s16(neuron) }))
     }
 
     #[inline(always)]
@@ -51,7 +51,7 @@ impl Vector for Neon {
     fn relu(self) -> Self {
         Self(
             self.0
-                .map(|units| unsafe { vmaxq_s16(units, vdupq_n_s16(0)) }),
+                .map(|neurons| unsafe { vmaxq_s16(neurons, vdupq_n_s16(0)) }),
         )
     }
 
@@ -76,12 +76,12 @@ impl Vector for Neon {
     #[inline(always)]
     fn activations([a, b]: [Self::Sums; 2], [shift_a, shift_b]: [u32; 2]) -> Self {
         // A left shift by a negative count shifts right; narrowing saturates.
-        let units = |[low, high]: Self::Sums, shift: u32| unsafe {
+        let neurons = |[low, high]: Self::Sums, shift: u32| unsafe {
             let count = vdupq_n_s32(-shift.cast_signed());
             let narrow = |sums| vqmovn_s32(vshlq_s32(sums, count));
             vcombine_s16(narrow(low), narrow(high))
         };
-        Self([units(a, shift_a), units(b, shift_b)]).relu()
+        Self([neurons(a, shift_a), neurons(b, shift_b)]).relu()
     }
 
     #[inline(always)]

@@ -4,20 +4,20 @@ use nalgebra::{RowSVector, SMatrix};
 
 use super::vector::{LANES, Pair, Tile, Vector};
 
-/// Two neighbouring units (rows) of a batch of modes (columns).
-type Units<T> = SMatrix<T, 2, LANES>;
+/// Two neighbouring neurons (rows) of a batch of modes (columns).
+type Neurons<T> = SMatrix<T, 2, LANES>;
 
 /// A batch of modes. With the weights of a layer in pairs, the sum of
-/// [`add_products`](Vector::add_products) over all pairs is the matrix product weights × units.
+/// [`add_products`](Vector::add_products) over all pairs is the matrix product weights × neurons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain(Units<i16>);
+pub struct Plain(Neurons<i16>);
 
 impl Vector for Plain {
     type Sums = RowSVector<i32, LANES>;
 
     #[inline(always)]
     fn load(tile: &Tile) -> Self {
-        Self(Units::from_columns(tile))
+        Self(Neurons::from_columns(tile))
     }
 
     #[inline(always)]
@@ -27,7 +27,7 @@ impl Vector for Plain {
 
     #[inline(always)]
     fn splat(pair: Pair) -> Self {
-        Self(Units::from_columns(&[pair; LANES]))
+        Self(Neurons::from_columns(&[pair; LANES]))
     }
 
     #[inline(always)]
@@ -37,7 +37,7 @@ impl Vector for Plain {
 
     #[inline(always)]
     fn relu(self) -> Self {
-        Self(self.0.map(|unit| unit.max(0)))
+        Self(self.0.map(|neuron| neuron.max(0)))
     }
 
     #[inline(always)]
@@ -55,15 +55,15 @@ impl Vector for Plain {
 
     #[inline(always)]
     fn activations([a, b]: [Self::Sums; 2], [shift_a, shift_b]: [u32; 2]) -> Self {
-        let unit = |sum: i32, shift: u32| {
+        let neuron = |sum: i32, shift: u32| {
             let shifted = sum >> (shift & 31);
             shifted.clamp(0, i32::from(i16::MAX)) as i16
         };
         let (a, b) = (
-            a.map(|sum| unit(sum, shift_a)),
-            b.map(|sum| unit(sum, shift_b)),
+            a.map(|sum| neuron(sum, shift_a)),
+            b.map(|sum| neuron(sum, shift_b)),
         );
-        Self(Units::from_rows(&[a, b]))
+        Self(Neurons::from_rows(&[a, b]))
     }
 
     #[inline(always)]

@@ -16,7 +16,7 @@ pub const VECTORS: usize = BATCH / LANES;
 /// Number of modes in a batch.
 pub const BATCH: usize = 8;
 
-/// The activations or weights of two neighbouring units.
+/// The activations or weights of two neighbouring neurons.
 pub type Pair = Vector2<i16>;
 
 /// Stores an i32 in a pair.
@@ -30,7 +30,7 @@ pub fn value_of(pair: Pair) -> i32 {
     i32::from(high) << 16 | i32::from(low.cast_unsigned())
 }
 
-/// A pair of units for each mode.
+/// A pair of neurons for each mode.
 pub type Tile = [Pair; LANES];
 
 /// The operations of the innermost loops. Callers must keep every sum in range, as the bounds of
@@ -48,7 +48,7 @@ pub trait Vector: Copy {
     /// The same pair for every mode.
     fn splat(pair: Pair) -> Self;
 
-    /// Adds unit by unit.
+    /// Adds neuron by neuron.
     fn add(self, other: Self) -> Self;
 
     /// The positive parts, max(0, self).
@@ -60,7 +60,7 @@ pub trait Vector: Copy {
     /// sums + self · weights, where · adds the two products of a pair.
     fn add_products(self, weights: Self, sums: Self::Sums) -> Self::Sums;
 
-    /// The activations of two units: each sum shifted right and clamped to 0 … 2^15 − 1.
+    /// The activations of two neurons: each sum shifted right and clamped to 0 … 2^15 − 1.
     fn activations(sums: [Self::Sums; 2], shifts: [u32; 2]) -> Self;
 
     /// Stores the sums, mode by mode.

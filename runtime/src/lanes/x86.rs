@@ -90,15 +90,15 @@ impl Vector for X86 {
             let count = unsafe { _mm_cvtsi32_si128(shift.cast_signed()) };
             Self(sums.map(|sums| unsafe { shift_right_i32(sums, count) }))
         };
-        let units = shifted(a, shift_a).with(shifted(b, shift_b), |a, b| {
-            // Packing saturates to i16: four of a, four of b. The shuffle then puts each unit
+        let neurons = shifted(a, shift_a).with(shifted(b, shift_b), |a, b| {
+            // Packing saturates to i16: four of a, four of b. The shuffle then puts each neuron
             // beside its pair.
             unsafe {
                 let packed = pack_i32(a, b);
                 interleave_i16(packed, shift_right_bytes::<8>(packed))
             }
         });
-        units.relu()
+        neurons.relu()
     }
 
     #[inline(always)]

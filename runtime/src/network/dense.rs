@@ -4,7 +4,7 @@
 use crate::lanes::{LANES, Pair, Tile, Vector, pair_of, value_of};
 use crate::shape::Layer;
 
-/// Two units of a later hidden layer: [`HEAD`] pairs, then their interleaved weights.
+/// Two neurons of a later hidden layer: [`HEAD`] pairs, then their interleaved weights.
 #[derive(Debug)]
 pub struct Dense<'a> {
     biases: [i32; 2],
@@ -27,7 +27,7 @@ impl<'a> Dense<'a> {
         })
     }
 
-    /// The activations of these two units, from those of the previous layer.
+    /// The activations of these two neurons, from those of the previous layer.
     #[inline(always)]
     pub fn activations<V: Vector>(&self, inputs: &[Tile]) -> Tile {
         V::activations(self.products::<V>(inputs), self.shifts).store()
@@ -37,32 +37,32 @@ impl<'a> Dense<'a> {
     fn products<V: Vector>(&self, inputs: &[Tile]) -> [V::Sums; 2] {
         let [bias_a, bias_b] = self.biases;
         let (mut sum_a, mut sum_b) = (V::splat_sum(bias_a), V::splat_sum(bias_b));
-        for (units, [a, b]) in inputs.iter().zip(self.weights) {
-            let units = V::load(units);
-            sum_a = units.add_products(V::splat(*a), sum_a);
-            sum_b = units.add_products(V::splat(*b), sum_b);
+        for (neurons, [a, b]) in inputs.iter().zip(self.weights) {
+            let neurons = V::load(neurons);
+            sum_a = neurons.add_products(V::splat(*a), sum_a);
+            sum_b = neurons.add_products(V::splat(*b), sum_b);
         }
         [sum_a, sum_b]
     }
 }
 
-/// Copies the rows of units that are computed together: a pair for each bias, the shifts of two
-/// hidden units in one pair, then the interleaved weights. An absent row is zero.
+/// Copies the rows of neurons that are computed together: a pair for each bias, the shifts of two
+/// hidden neurons in one pair, then the interleaved weights. An absent row is zero.
 #[inline(never)]
-pub fn write_units(pairs: &mut [Pair], rows: &[u8], layer: &Layer, together: usize) {
+pub fn write_neurons(pairs: &mut [Pair], rows: &[u8], layer: &Layer, together: usize) {
     let (head, weights) = pairs.split_at_mut_checked(HEAD).unwrap_or_default();
     let mut rows = rows.chunks_exact(layer.row());
     let mut shifts = 0;
-    for unit in 0..together {
+    for neuron in 0..together {
         let row = rows.next().unwrap_or_default();
         let (from, tail) = row.split_at_checked(layer.inputs).unwrap_or_default();
-        if let Some(bias) = head.get_mut(unit) {
+        if let Some(bias) = head.get_mut(neuron) {
             *bias = pair_of(tail.first_chunk().map_or(0, |b| i32::from_le_bytes(*b)));
         }
         if let [_, _, _, _, shift] = tail {
-            shifts |= i32::from(*shift) << (16 * unit);
+            shifts |= i32::from(*shift) << (16 * neuron);
         }
-        let places = weights.iter_mut().skip(unit).step_by(together.max(1));
+        let places = weights.iter_mut().skip(neuron).step_by(together.max(1));
         for (index, place) in places.enumerate() {
             *place = match from.get(2 * index..) {
                 Some([a, b, ..]) => {
@@ -93,8 +93,8 @@ pub fn add_rows<V: Vector>(sum: &mut [Pair], row: &[Pair], other: &[Pair]) {
 
 /// Layer 1 for the modes of a tile: ReLU of tile + row.
 #[inline(always)]
-pub fn activate<V: Vector>(tile: &[Tile], row: &[Pair], units: &mut [Tile]) {
-    for ((tile, row), units) in tile.iter().zip(row).zip(units) {
-        *units = V::load(tile).add(V::splat(*row)).relu().store();
+pub fn activate<V: Vector>(tile: &[Tile], row: &[Pair], neurons: &mut [Tile]) {
+    for ((tile, row), neurons) in tile.iter().zip(row).zip(neurons) {
+        *neurons = V::load(tile).add(V::splat(*row)).relu().store();
     }
 }

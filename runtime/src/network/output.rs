@@ -42,10 +42,10 @@ impl<'a> OutputLayer<'a> {
 
     /// The outputs for the activations of the last hidden layer.
     #[inline(always)]
-    pub fn of_units<V: Vector>(&self, units: &[Tile]) -> Outputs {
+    pub fn of_neurons<V: Vector>(&self, neurons: &[Tile]) -> Outputs {
         let mut sums = self.biases::<V>();
-        for (units, weights) in units.iter().zip(self.weights) {
-            sums.add(V::load(units), Weights::splat(weights));
+        for (neurons, weights) in neurons.iter().zip(self.weights) {
+            sums.add(V::load(neurons), Weights::splat(weights));
         }
         sums.store()
     }
@@ -56,8 +56,8 @@ impl<'a> OutputLayer<'a> {
     pub fn of_row<V: Vector>(&self, tile: &[Tile], row: &[Pair]) -> Outputs {
         let mut sums = self.biases::<V>();
         for ((tile, row), weights) in tile.iter().zip(row).zip(self.weights) {
-            let units = V::load(tile).add(V::splat(*row)).relu();
-            sums.add(units, Weights::splat(weights));
+            let neurons = V::load(tile).add(V::splat(*row)).relu();
+            sums.add(neurons, Weights::splat(weights));
         }
         sums.store()
     }
@@ -95,10 +95,10 @@ struct Sums<V: Vector> {
 
 impl<V: Vector> Sums<V> {
     #[inline(always)]
-    fn add(&mut self, units: V, weights: Weights<V>) {
-        self.time = units.add_products(weights.time, self.time);
-        self.power = units.add_products(weights.power, self.power);
-        self.spread = units.add_products(weights.spread, self.spread);
+    fn add(&mut self, neurons: V, weights: Weights<V>) {
+        self.time = neurons.add_products(weights.time, self.time);
+        self.power = neurons.add_products(weights.power, self.power);
+        self.spread = neurons.add_products(weights.spread, self.spread);
     }
 
     #[inline(always)]
@@ -111,7 +111,7 @@ impl<V: Vector> Sums<V> {
     }
 }
 
-/// The weights of a pair of units.
+/// The weights of a pair of neurons.
 #[derive(Clone, Copy)]
 struct Weights<V> {
     time: V,

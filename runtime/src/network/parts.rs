@@ -12,13 +12,13 @@ use crate::shape::{Shape, Widths};
 /// values on the axes of cores, CPU clocks and memory clocks.
 pub const fn workspace_pairs(shape: Shape, values: usize) -> usize {
     let parts = Parts::new(shape.widths(), values);
-    (parts.tiles + parts.units) * LANES + parts.sums + parts.rows + parts.layers
+    (parts.tiles + parts.neurons) * LANES + parts.sums + parts.rows + parts.layers
 }
 
 /// How a workspace is divided: tiles, then pairs.
 pub struct Parts {
     pub tiles: usize,
-    pub units: usize,
+    pub neurons: usize,
     pub sums: usize,
     pub rows: usize,
     pub layers: usize,
@@ -38,7 +38,7 @@ impl Parts {
         Self {
             tiles: VECTORS * a,
             // One hidden layer needs no memory for its activations.
-            units: if b > 0 { a + b + c } else { 0 },
+            neurons: if b > 0 { a + b + c } else { 0 },
             sums: a * TOGETHER,
             rows: a * values,
             layers: b * (HEAD + 2 * a) + c * (HEAD + 2 * b) + output_pairs(last as usize),

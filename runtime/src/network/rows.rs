@@ -10,7 +10,7 @@ use crate::shape::{CURVES, FEATURES, FIRST_TAIL};
 /// Range of an entry of the first layer's tables: at most this value, at least −1 − this value.
 pub const ROW_LIMIT: i16 = 8_191;
 
-/// The units of a first-layer row scale: 1/256 of a row's unit for each weight unit.
+/// The resolution of a first-layer row scale: 1/256 of a row's step for each step of a weight.
 pub const ROW_SCALE_ONE: f32 = 256.0;
 
 /// The features of the values of one axis.
@@ -39,7 +39,7 @@ impl AxisFeatures {
 
     /// The features of an axis value v: ln v, −1/v and v, each scaled to −1 … 1 over the axis
     /// and rising with v. Zero on an axis with one value.
-    pub fn of(&self, value: u32) -> [f32; FEATURES] {
+    pub fn at(&self, value: u32) -> [f32; FEATURES] {
         if self.top == Vector3::zeros() {
             return [0.0; FEATURES];
         }
@@ -60,7 +60,7 @@ pub struct AxisInputs<'a> {
     pub values: &'a [u32],
     /// Of each value, as i8; empty if the axis has none.
     pub levels: &'a [u8],
-    /// The weight of the level in each unit, as i8; empty if the axis has none.
+    /// The weight of the level in each neuron, as i8; empty if the axis has none.
     pub level_weights: &'a [u8],
 }
 
@@ -81,7 +81,7 @@ impl<'a> AxisInputs<'a> {
         let mut inputs = [[0.0; TOGETHER]; FEATURES + 1];
         let values = self.values.iter().skip(first);
         for (place, (at, value)) in (0..TOGETHER).zip((first..).zip(values)) {
-            let [a, b, c] = self.features.of(*value);
+            let [a, b, c] = self.features.at(*value);
             let level = self.levels.get(at).map_or(0, |level| level.cast_signed());
             let level = f32::from(level) / LEVEL_ONE;
             for (inputs, of_value) in inputs.iter_mut().zip([a, b, c, level]) {
@@ -111,25 +111,30 @@ fn curves(ratio: f32) -> Vector3<f32> {
     Vector3::new(libm::logf(ratio), 1.0 - 1.0 / ratio, ratio - 1.0)
 }
 
-/// The bytes of a unit of the first layer: weights, scale (u16), bias (i16).
-const FIRST_UNIT: usize = CURVES + FIRST_TAIL;
+/// The bytes of a neuron of the first layer: weights, scale (u16), bias (i16).
+const FIRST_NEURON: usize = CURVES + FIRST_TAIL;
 
-/// Writes the table rows of an axis's values from the first one on, until `rows` is full. `units` are
-/// the first layer's units as stored in a file.
+/// Writes the table rows of an axis's values from the first one on, until `rows` is full. `neurons` are
+/// the first layer's neurons as stored in a file.
 #[inline(never)]
-pub fn write_rows(rows: &mut [Pair], units: &[u8], of: &AxisInputs<'_>, mut first: usize) {
-    let (units, _) = units.as_chunks::<FIRST_UNIT>();
+pub fn write_rows(
+    rows: &mut [Pair],
+    neurons: &[u8],
+    inputs_of_axis: &AxisInputs<'_>,
+    mut first: usize,
+) {
+    let (neurons, _) = neurons.as_chunks::<FIRST_NEURON>();
     // `max(1)` tells the compiler that the length is not 0.
-    let pairs = (units.len() / 2).max(1);
+    let pairs = (neurons.len() / 2).max(1);
     for rows in rows.chunks_mut(TOGETHER * pairs) {
-        let inputs = of.of_each(first);
+        let inputs = inputs_of_axis.of_each(first);
         first += TOGETHER;
-        let mut weights = of.level_weights.iter();
-        for (pair, units) in units.as_chunks::<2>().0.iter().enumerate() {
-            let [a, b] = units.each_ref().map(|unit| {
+        let mut weights = inputs_of_axis.level_weights.iter();
+        for (pair, neurons) in neurons.as_chunks::<2>().0.iter().enumerate() {
+            let [a, b] = neurons.each_ref().map(|neuron| {
                 // Without levels, it is multiplied by 0.
                 let weight = weights.next().map_or(0, |weight| weight.cast_signed());
-                entries(unit, f32::from(weight), of.axis, &inputs)
+                entries(neuron, f32::from(weight), inputs_of_axis.axis, &inputs)
             });
             for ((row, a), b) in rows.chunks_exact_mut(pairs).zip(a).zip(b) {
                 if let Some(pair) = row.get_mut(pair) {
@@ -140,14 +145,14 @@ pub fn write_rows(rows: &mut [Pair], units: &[u8], of: &AxisInputs<'_>, mut firs
     }
 }
 
-/// The entries of one unit with its weight of the level. The first axis includes the bias.
+/// The entries of one neuron with its weight of the level. The first axis includes the bias.
 fn entries(
-    unit: &[u8; FIRST_UNIT],
+    neuron: &[u8; FIRST_NEURON],
     level_weight: f32,
     axis: Axis,
     inputs: &Inputs,
 ) -> [i16; TOGETHER] {
-    let [weights @ .., s0, s1, b0, b1] = unit;
+    let [weights @ .., s0, s1, b0, b1] = neuron;
     let weights = weights.as_chunks().0.get(axis as usize);
     let [u, v, w] = weights.map_or([0.0; FEATURES], |w| w.map(|w| f32::from(w.cast_signed())));
     let scale = f32::from(u16::from_le_bytes([*s0, *s1])) / ROW_SCALE_ONE;

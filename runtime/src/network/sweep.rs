@@ -3,7 +3,7 @@
 use core::mem;
 use core::slice::{ChunksExact, ChunksExactMut};
 
-use super::dense::{Dense, HEAD, activate, add_rows, write_units};
+use super::dense::{Dense, HEAD, activate, add_rows, write_neurons};
 use super::output::{OutputLayer, Outputs, output_pairs};
 use super::parts::{Parts, WorkspaceTooSmall, workspace_pairs};
 use super::rows::{AxisInputs, TOGETHER, write_rows};
@@ -34,10 +34,10 @@ pub struct Network<'a> {
     /// clock and cores.
     sums: &'a mut [Pair],
     /// The activations of the hidden layers, if there are several.
-    units: &'a mut [Tile],
+    neurons: &'a mut [Tile],
     /// The table rows of [`ROW_AXES`], axis after axis.
     rows: &'a [Pair],
-    /// The units of all layers after the first, in [`Dense`] format.
+    /// The neurons of all layers after the first, in [`Dense`] format.
     layers: &'a [Pair],
 }
 
@@ -146,7 +146,7 @@ impl<'a> Network<'a> {
             let tiles = take(&mut memory, parts.tiles * LANES)?;
             tiles.fill(Pair::zeros());
             let (tiles, _) = tiles.as_chunks_mut();
-            let (units, _) = take(&mut memory, parts.units * LANES)?.as_chunks_mut();
+            let (neurons, _) = take(&mut memory, parts.neurons * LANES)?.as_chunks_mut();
             let sums = take(&mut memory, parts.sums)?;
             let rows = take(&mut memory, parts.rows)?;
             let layers = take(&mut memory, parts.layers)?;
@@ -156,7 +156,7 @@ impl<'a> Network<'a> {
                 model,
                 tiles,
                 sums,
-                units,
+                neurons,
                 rows,
                 layers,
             })
@@ -199,7 +199,10 @@ impl<'a> Network<'a> {
         let span = (gpu * emc) as u16;
         while let Some((inner, len)) = self.next_tiles(&mut clocks) {
             let Self {
-                tiles, sums, units, ..
+                tiles,
+                sums,
+                neurons,
+                ..
             } = self;
             let mut batch = Batch {
                 outer: 0,
@@ -236,7 +239,7 @@ impl<'a> Network<'a> {
                     }
                     let (sum, _) = sums.split_at_mut_checked(pairs).unwrap_or_default();
                     add_rows::<Native>(sum, row, cpu_row);
-                    layers.forward(tiles, sum, units, &mut batch.outputs);
+                    layers.forward(tiles, sum, neurons, &mut batch.outputs);
                     visit(&batch);
                     batch.move_to(batch.outer.wrapping_add(cores.stride));
                 }
@@ -280,7 +283,7 @@ impl<'a> Network<'a> {
                 break;
             };
             if !window.contains(&gpu) {
-                write_rows(self.sums, clocks.units, &clocks.gpu_inputs, gpu);
+                write_rows(self.sums, clocks.neurons, &clocks.gpu_inputs, gpu);
                 window = gpu..gpu + TOGETHER;
             }
             let row = chunks(self.sums, pairs).nth(gpu - window.start)?;
@@ -306,8 +309,8 @@ struct Clocks<'a> {
     /// Id stride of a GPU clock.
     stride: u16,
     gpu_inputs: AxisInputs<'a>,
-    /// The units of the first layer, as in the file.
-    units: &'a [u8],
+    /// The neurons of the first layer, as in the file.
+    neurons: &'a [u8],
     emc_rows: Rows<'a>,
 }
 
@@ -315,9 +318,9 @@ impl<'a> Clocks<'a> {
     fn new(model: &'a Model<'a>, region: &Region, emc_rows: Rows<'a>) -> Self {
         let grid = model.grid();
         let gpu = region.range(Axis::Gpu);
-        let [(_, units), ..] = model.layers();
+        let [(_, neurons), ..] = model.layers();
         Self {
-            units,
+            neurons,
             gpu: *gpu.start(),
             emc: 0,
             last_gpu: *gpu.end(),
@@ -378,7 +381,7 @@ impl<'a> Rows<'a> {
 /// The layers after the first one.
 #[derive(Debug)]
 struct Layers<'a> {
-    /// [`Dense`] units of the hidden layers, layer after layer.
+    /// [`Dense`] neurons of the hidden layers, layer after layer.
     hidden: &'a [Pair],
     widths: [u16; 2],
     output: OutputLayer<'a>,
@@ -403,21 +406,21 @@ impl<'a> Layers<'a> {
         &self,
         tiles: &[Tile],
         row: &[Pair],
-        units: &mut [Tile],
+        neurons: &mut [Tile],
         outputs: &mut [Outputs; VECTORS],
     ) {
         for (outputs, tile) in outputs.iter_mut().zip(chunks(tiles, row.len())) {
             *outputs = if self.hidden.is_empty() {
                 self.output.of_row::<Native>(tile, row)
             } else {
-                self.forward_deep(tile, row, units)
+                self.forward_deep(tile, row, neurons)
             };
         }
     }
 
     #[inline(never)]
-    fn forward_deep(&self, tile: &[Tile], row: &[Pair], units: &mut [Tile]) -> Outputs {
-        let (mut inputs, mut free) = units.split_at_mut_checked(tile.len()).unwrap_or_default();
+    fn forward_deep(&self, tile: &[Tile], row: &[Pair], neurons: &mut [Tile]) -> Outputs {
+        let (mut inputs, mut free) = neurons.split_at_mut_checked(tile.len()).unwrap_or_default();
         activate::<Native>(tile, row, inputs);
         let mut hidden = self.hidden;
         for pairs in self.widths.map(|width| usize::from(width / 2)) {
@@ -434,23 +437,23 @@ impl<'a> Layers<'a> {
             }
             (inputs, free, hidden) = (outputs, rest, next);
         }
-        self.output.of_units::<Native>(inputs)
+        self.output.of_neurons::<Native>(inputs)
     }
 }
 
 /// Splits at an index; all of it goes to the first part if the index is out of range.
-fn split<T>(of: &[T], at: usize) -> (&[T], &[T]) {
-    of.split_at_checked(at).unwrap_or((of, &[]))
+fn split<T>(all: &[T], at: usize) -> (&[T], &[T]) {
+    all.split_at_checked(at).unwrap_or((all, &[]))
 }
 
 /// Chunks of equal length. `max(1)` tells the compiler that the length is not 0.
-fn chunks<T>(of: &[T], length: usize) -> ChunksExact<'_, T> {
-    of.chunks_exact(length.max(1))
+fn chunks<T>(all: &[T], length: usize) -> ChunksExact<'_, T> {
+    all.chunks_exact(length.max(1))
 }
 
 /// [`chunks`], mutable.
-fn chunks_mut<T>(of: &mut [T], length: usize) -> ChunksExactMut<'_, T> {
-    of.chunks_exact_mut(length.max(1))
+fn chunks_mut<T>(all: &mut [T], length: usize) -> ChunksExactMut<'_, T> {
+    all.chunks_exact_mut(length.max(1))
 }
 
 /// Takes the first `length` pairs off `memory`.
@@ -461,11 +464,11 @@ fn take<'a>(memory: &mut &'a mut [Pair], length: usize) -> Option<&'a mut [Pair]
 }
 
 fn write_tables(mut rows: &mut [Pair], model: &Model<'_>) {
-    let [(first, units), ..] = model.layers();
+    let [(first, neurons), ..] = model.layers();
     for &axis in &ROW_AXES {
         let values = model.grid().axis(axis);
         if let Some(rows) = take(&mut rows, values.len() * first.width / 2) {
-            write_rows(rows, units, &AxisInputs::of_model(model, axis), 0);
+            write_rows(rows, neurons, &AxisInputs::of_model(model, axis), 0);
         }
     }
 }
@@ -474,8 +477,8 @@ fn write_layers(mut pairs: &mut [Pair], model: &Model<'_>) {
     let [_, second, third, output] = model.layers();
     for ((layer, rows), together) in [(second, 2), (third, 2), (output, OUTPUTS)] {
         for rows in rows.chunks((together * layer.row()).max(1)) {
-            let units = take(&mut pairs, HEAD + together * layer.inputs / 2).unwrap_or_default();
-            write_units(units, rows, &layer, together);
+            let neurons = take(&mut pairs, HEAD + together * layer.inputs / 2).unwrap_or_default();
+            write_neurons(neurons, rows, &layer, together);
         }
     }
 }

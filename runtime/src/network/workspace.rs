@@ -13,7 +13,7 @@ use crate::shape::Shape;
 
 /// Memory for the tables of a [`Network`], `PAIRS` × 4 bytes.
 ///
-/// [`Model::sweep`] and [`Front::of`](crate::Front::of) take their memory from the stack. A target
+/// [`Model::sweep`] and [`Front::from_model`](crate::Front::from_model) take their memory from the stack. A target
 /// with a small stack provides this instead; [`workspace_pairs`] computes the size.
 ///
 /// ```

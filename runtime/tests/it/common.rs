@@ -10,8 +10,8 @@ use wattgate_runtime::guard::{GuardBand, Knot, MOST_DEVIATIONS, TimeSpread};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
 use wattgate_runtime::network::ROW_LIMIT;
+use wattgate_runtime::quantities::Factor;
 use wattgate_runtime::shape::{BIAS_LIMIT, FEATURES, INPUTS, LEVELLED, Shape, Widths};
-use wattgate_runtime::units::Factor;
 use wattgate_runtime::{Milliwatts, ModeId, Region};
 
 #[path = "../../../trainer/src/export/wgt.rs"]

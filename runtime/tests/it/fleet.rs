@@ -18,7 +18,7 @@ fn bytes() -> Vec<u8> {
 }
 
 fn front(model: &Model<'_>) -> Front<64> {
-    Front::of(model, &model.profiled(), Confidence::P95)
+    Front::from_model(model, &model.profiled(), Confidence::P95)
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn compare_all_queries(bytes: &[u8]) {
         ];
         for (confidence, idle) in cases {
             let confidence = Confidence::new(confidence).expect("in range");
-            let front = Front::<512>::of(&model, &region, confidence);
+            let front = Front::<512>::from_model(&model, &region, confidence);
             assert!(!front.is_thinned());
             for &objective in objectives {
                 for &power_limit in &powers {
@@ -182,7 +182,7 @@ proptest! {
         compare_all_queries(&common::random_model(&grid, shape, outputs, seed));
     }
 
-    /// A random staircase has many local minima of energy.
+    /// A random front has many local minima of energy.
     #[test]
     fn the_least_energy_of_any_part_of_a_front_is_found(
         steps in proptest::collection::vec((1..60_000_i32, 1..60_000_i32), 1..300),
@@ -258,8 +258,8 @@ proptest! {
         let bytes = common::random_model(&grid, Shape::Wide16, 3, seed);
         let model = Model::parse(&bytes).expect("a model");
         let region = Region::all(&grid);
-        let full = Front::<512>::of(&model, &region, Confidence::P95);
-        let thin = Front::<4>::of(&model, &region, Confidence::P95);
+        let full = Front::<512>::from_model(&model, &region, Confidence::P95);
+        let thin = Front::<4>::from_model(&model, &region, Confidence::P95);
         prop_assert!(thin.is_thinned() || thin.points().len() == full.points().len());
         let least = |points: &[Point]| points.first().map(|point| point.guarded);
         prop_assert_eq!(least(thin.points()), least(full.points()));
@@ -294,10 +294,10 @@ proptest! {
         let region = Region::all(&grid);
         let mut modes = Vec::new();
         model.sweep(&region, |mode, at| modes.push((mode, at)));
-        let swept = Front::<5>::of(&model, &region, Confidence::P95);
+        let swept = Front::<5>::from_model(&model, &region, Confidence::P95);
         let offered = Front::<5>::of_modes(&model, modes.iter().copied(), Confidence::P95);
         prop_assert_eq!(swept.points(), offered.points());
-        let swept = Front::<512>::of(&model, &region, Confidence::P95);
+        let swept = Front::<512>::from_model(&model, &region, Confidence::P95);
         let offered = Front::<512>::of_modes(&model, modes, Confidence::P95);
         prop_assert_eq!(swept.points(), offered.points());
     }
@@ -317,7 +317,7 @@ fn a_time_only_model_refuses_every_query_about_power() {
     let grid = Grid::new([&[1, 2], &[100, 200], &[300], &[500, 800]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::Wide16, 1, 7);
     let model = Model::parse(&bytes).expect("a model");
-    let front = Front::<8>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<8>::from_model(&model, &model.profiled(), Confidence::P95);
     let limited = Query {
         power_limit: Some(Milliwatts(5_000)),
         ..Query::default()
@@ -340,7 +340,7 @@ fn a_region_of_another_grid_gives_an_error() {
     let other = Grid::new([&[1, 2], &[100, 200], &[300, 400], &[500, 800]]).expect("a grid");
     let bytes = common::random_model(&grid, Shape::Wide16, 3, 7);
     let model = Model::parse(&bytes).expect("a model");
-    let mut front = Front::<8>::of(&model, &Region::all(&other), Confidence::P95);
+    let mut front = Front::<8>::from_model(&model, &Region::all(&other), Confidence::P95);
     assert_eq!(front.select(&Query::default()), Err(SelectError::OtherGrid));
     assert_eq!(
         Region::all(&other).with_min_cores(&grid, 1),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common;
-use wattgate_report::{Console, LIMIT, MODELS, SETTINGS, WORKSPACE, hold, look, run};
+use wattgate_report::{Console, LIMIT, MODELS, SETTINGS, WORKSPACE, estimate, hold, run};
 use wattgate_runtime::estimator::Estimator;
 use wattgate_runtime::format::Kind;
 use wattgate_runtime::network::Workspace;
@@ -71,7 +71,7 @@ fn every_target_prints_the_golden_report() {
 fn every_target_holds_a_limit_with_the_same_bits() {
     let bytes = fs::read(weights("tx1-image5000.wgt")).expect("a shipped model");
     let model = Model::parse(&bytes).expect("a valid model");
-    let front = Front::<64>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<64>::from_model(&model, &model.profiled(), Confidence::P95);
     let mut governor = Governor::new(SETTINGS, LIMIT);
     governor.set_front(&front).expect("a front with power");
     let mut text = Text(String::new());
@@ -85,7 +85,7 @@ fn every_target_holds_a_limit_with_the_same_bits() {
 fn every_target_follows_a_power_with_the_same_bits() {
     let mut estimator = Estimator::new(SETTINGS.chips);
     let mut text = Text(String::new());
-    look(&mut text, &mut estimator, Estimator::look);
+    estimate(&mut text, &mut estimator, Estimator::update);
     assert_golden("look.txt", text.0.as_bytes());
 }
 

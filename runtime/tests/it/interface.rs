@@ -6,8 +6,7 @@ const NAMES: &str = "\
 Aim Choice Command Confidence FormatError Front Governor GovernorError Input Kilohertz Limit Microseconds Milliseconds Milliwatts \
 ModeId Model Objective PowerMode Query Region Sample SelectError Settings Status";
 
-const MODULES: &str =
-    "estimator fleet format front governor grid guard idle model network region select shape units";
+const MODULES: &str = "estimator fleet format front governor grid guard idle model network quantities region select shape";
 
 #[test]
 fn the_root_has_the_names_of_the_list() {

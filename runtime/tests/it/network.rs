@@ -21,19 +21,19 @@ fn predictions(grid: &Grid, layers: &Layers, measured: &[common::MeasuredMode]) 
     let modes: Vec<PowerMode> = (0..grid.modes() as u16)
         .map(|id| grid.mode(ModeId(id)).expect("in range"))
         .collect();
-    let mut units = DMatrix::from_fn(layers.first.len(), modes.len(), |unit, mode| {
-        first_layer(grid, layers, &layers.first[unit], modes[mode])
+    let mut neurons = DMatrix::from_fn(layers.first.len(), modes.len(), |neuron, mode| {
+        first_layer(grid, layers, &layers.first[neuron], modes[mode])
     });
     for layer in &layers.hidden {
         let rows = layer.iter().map(|row| (&row.weights[..], row.bias));
-        units = product(rows, &units);
-        for (mut unit, row) in units.row_iter_mut().zip(layer) {
-            unit.apply(|sum| *sum = (*sum >> row.shift).clamp(0, 32_767));
+        neurons = product(rows, &neurons);
+        for (mut neuron, row) in neurons.row_iter_mut().zip(layer) {
+            neuron.apply(|sum| *sum = (*sum >> row.shift).clamp(0, 32_767));
         }
     }
     let rows = layers.output.iter().map(|row| (&row.weights[..], row.bias));
     // A model without power has one row, and one without spreads has two.
-    let outputs = product(rows, &units).resize_vertically(3, 0);
+    let outputs = product(rows, &neurons).resize_vertically(3, 0);
     let outputs = outputs.column_iter().enumerate();
     let spread = |sum: i64| match layers.output.get(2) {
         Some(row) => spread(sum, row.scale),
@@ -58,13 +58,16 @@ fn spread(sum: i64, scale: f32) -> i64 {
 /// A mode, its log time, log power and spread.
 type Swept = (ModeId, i64, i64, i64);
 
-/// weights × units + biases
-fn product<'a>(rows: impl Iterator<Item = (&'a [i8], i32)>, units: &DMatrix<i64>) -> DMatrix<i64> {
+/// weights × neurons + biases
+fn product<'a>(
+    rows: impl Iterator<Item = (&'a [i8], i32)>,
+    neurons: &DMatrix<i64>,
+) -> DMatrix<i64> {
     let (weights, biases): (Vec<&[i8]>, Vec<i32>) = rows.unzip();
-    let weights = DMatrix::from_fn(weights.len(), units.nrows(), |row, column| {
+    let weights = DMatrix::from_fn(weights.len(), neurons.nrows(), |row, column| {
         i64::from(weights[row][column])
     });
-    let mut sums = weights * units;
+    let mut sums = weights * neurons;
     for (mut sum, bias) in sums.row_iter_mut().zip(biases) {
         sum.add_scalar_mut(i64::from(bias));
     }
@@ -80,7 +83,7 @@ fn first_layer(grid: &Grid, layers: &Layers, row: &FirstRow, mode: PowerMode) ->
         .zip(of_curves.chunks(3))
         .map(|((knob, axis), weights)| {
             let values = grid.axis(axis);
-            let features = AxisFeatures::new(values[0], values[values.len() - 1]).of(knob);
+            let features = AxisFeatures::new(values[0], values[values.len() - 1]).at(knob);
             let products = weights.iter().zip(features).map(|(&w, x)| f32::from(w) * x);
             let sum = products.reduce(|a, b| a + b).expect("three features");
             let at = values
@@ -192,7 +195,7 @@ proptest! {
         let axis: Vec<u32> = axis.into_iter().collect();
         let (first, last) = (axis[0], axis[axis.len() - 1]);
         let scale = AxisFeatures::new(first, last);
-        let all: Vec<_> = axis.iter().map(|&value| scale.of(value)).collect();
+        let all: Vec<_> = axis.iter().map(|&value| scale.at(value)).collect();
         prop_assert_eq!(all[0], [-1.0; 3]);
         prop_assert_eq!(all[all.len() - 1], [1.0; 3]);
         for pair in all.windows(2) {

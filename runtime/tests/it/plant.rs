@@ -27,7 +27,7 @@ fn front_of(file: &str, confidence: u16) -> Front<POINTS> {
     let file = std::fs::read(here.join(file)).expect("a model");
     let model = Model::parse(&file).expect("a valid model");
     let confidence = Confidence::new(confidence).expect("in range");
-    Front::of(&model, &model.profiled(), confidence)
+    Front::from_model(&model, &model.profiled(), confidence)
 }
 
 /// The predicted power of a mode of the front, in mW.
@@ -38,7 +38,7 @@ pub fn predicted(mode: ModeId) -> u32 {
 }
 
 pub fn limit(milliwatts: u32) -> Limit {
-    Limit::of(Milliwatts(milliwatts))
+    Limit::from_power(Milliwatts(milliwatts))
 }
 
 /// A random number in 0 … 1, determined by a seed and an index: xorshift64 (Marsaglia 2003).
@@ -224,7 +224,7 @@ pub struct Plant {
     pub modes: Vec<(u64, ModeId)>,
     pub states: Vec<(u64, State)>,
     pub account: Account,
-    pub looks: u64,
+    pub samples: u64,
 }
 
 /// Tolerance of a limit, as part of it: a new mode with an error of 1.5 % may exceed the limit
@@ -279,22 +279,22 @@ impl Plant {
     /// A plant with a shipped model whose margins differ from mode to mode, 2.4 … 26 %.
     pub fn spread(milliwatts: u32, seed: u64) -> Self {
         let front = front_of("../weights/orin-agx-64-resnet18-all-modes.wgt", 9_500);
-        let mut plant = Self::of(front, milliwatts, seed, L4T, |_| {});
+        let mut plant = Self::build(front, milliwatts, seed, L4T, |_| {});
         plant.error = off_by_1_5_percent;
         plant
     }
 
     pub fn with(milliwatts: u32, seed: u64, sensor: Sensor, set: impl Fn(&mut Settings)) -> Self {
-        Self::of(front(), milliwatts, seed, sensor, set)
+        Self::build(front(), milliwatts, seed, sensor, set)
     }
 
     /// A plant with a model of version 1 whose guard band is 9.4 % for all modes.
     pub fn doubtful(milliwatts: u32, seed: u64) -> Self {
         let front = front_of("tests/models/orin-agx-64-resnet18-all-modes.wgt", 9_900);
-        Self::of(front, milliwatts, seed, L4T, |_| {})
+        Self::build(front, milliwatts, seed, L4T, |_| {})
     }
 
-    fn of(
+    fn build(
         front: Front<POINTS>,
         milliwatts: u32,
         seed: u64,
@@ -345,7 +345,7 @@ impl Plant {
             modes: Vec::new(),
             states: Vec::new(),
             account: Account::default(),
-            looks: 0,
+            samples: 0,
         };
         let power = plant.milliwatts(mode, 1.0);
         plant.registers = sensor.chips.map(|chip| chip.share * power);
@@ -416,7 +416,7 @@ impl Plant {
             let step = chip.step.max(1.0);
             *shown = Milliwatts(((register / step).round() * step) as u32);
         }
-        Sample::of(powers)
+        Sample::from_chips(powers)
     }
 
     fn enter(&mut self, mode: ModeId) {
@@ -490,8 +490,8 @@ impl Plant {
 
     /// Runs until the governor's next step. Returns the mode that it sets, if any.
     pub fn run_to_next_step(&mut self, milliwatts: u32) -> Option<ModeId> {
-        let (looks, commands) = (self.looks, self.modes.len());
-        while self.looks == looks {
+        let (samples, commands) = (self.samples, self.modes.len());
+        while self.samples == samples {
             self.run(1, milliwatts);
         }
         self.modes.get(commands).map(|(_, mode)| *mode)
@@ -518,7 +518,7 @@ impl Plant {
     }
 
     fn step(&mut self) {
-        self.looks += 1;
+        self.samples += 1;
         if !self.is_frozen {
             self.frozen = self.sample();
         }
@@ -566,16 +566,16 @@ impl Plant {
     }
 
     /// Maximum number of steps up within a minute.
-    pub fn most_ups_a_minute(&self) -> usize {
+    pub fn most_steps_up_a_minute(&self) -> usize {
         let changes = self.modes.windows(2);
         let is_up =
             |pair: &&[(u64, ModeId)]| self.microseconds(pair[1].1) < self.microseconds(pair[0].1);
-        let ups: Vec<u64> = changes.filter(is_up).map(|pair| pair[1].0).collect();
+        let steps_up: Vec<u64> = changes.filter(is_up).map(|pair| pair[1].0).collect();
         let within = |start: u64| {
             let minute = start..start + 60_000;
-            ups.iter().filter(|at| minute.contains(at)).count()
+            steps_up.iter().filter(|at| minute.contains(at)).count()
         };
-        ups.iter().map(|at| within(*at)).max().unwrap_or(0)
+        steps_up.iter().map(|at| within(*at)).max().unwrap_or(0)
     }
 }
 

@@ -40,7 +40,7 @@ fn last_second(rows: &[Row]) -> f64 {
 fn forecast(run: &Run, errors: &mut BTreeMap<usize, Errors>) {
     let mut estimator = run.estimator();
     for (at, row) in run.rows.iter().enumerate() {
-        estimator.look(&row.sample(), row.time());
+        estimator.update(&row.sample(), row.time());
         if row.ms < 1_000.0 {
             continue;
         }
@@ -130,7 +130,7 @@ fn edges_between_phases_are_reported_as_steps() {
         // For each step, when it was reported, and its estimated time.
         let mut steps: Vec<(f64, f64)> = Vec::new();
         for row in &run.rows {
-            estimator.look(&row.sample(), row.time());
+            estimator.update(&row.sample(), row.time());
             let since = estimator.estimate().expect("there was a reading").since.0 as f64;
             if steps.last().is_none_or(|(_, at)| *at != since) {
                 steps.push((row.ms, since));

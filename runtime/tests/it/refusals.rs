@@ -8,8 +8,8 @@ use wattgate_runtime::format::{
 use wattgate_runtime::grid::{Axes, Grid, GridError};
 use wattgate_runtime::guard::{GuardBand, Knot, MOST_DEVIATIONS, TimeSpread};
 use wattgate_runtime::model::Prediction;
+use wattgate_runtime::quantities::Factor;
 use wattgate_runtime::shape::{Shape, Widths};
-use wattgate_runtime::units::Factor;
 use wattgate_runtime::{Confidence, FormatError, Front, ModeId, Model, Query, Region};
 
 fn grid() -> Grid {
@@ -27,7 +27,7 @@ fn exercise(bytes: &[u8]) {
     };
     let _ = (model.provenance(), model.tpc_pg_mask());
     for region in [model.profiled(), Region::all(model.grid())] {
-        let front = Front::<16>::of(&model, &region, Confidence::P95);
+        let front = Front::<16>::from_model(&model, &region, Confidence::P95);
         let _ = front.select(&Query::default());
     }
 }
@@ -322,7 +322,7 @@ fn measured_modes_that_cannot_be_are_refused() {
     }
     let many: Vec<u32> = (1..=40).collect();
     let grid = Grid::new([&[1], &[1], &[1], &many]).expect("a grid");
-    let of = |count: u16| {
+    let parsed_count = |count: u16| {
         let at = |id| {
             (
                 ModeId(id),
@@ -338,8 +338,11 @@ fn measured_modes_that_cannot_be_are_refused() {
         let bytes = common::encode(&grid, &layers, &measured, "many");
         Model::parse(&bytes).map(|model| model.measured().count())
     };
-    assert_eq!(of(MOST_MEASURED as u16), Ok(MOST_MEASURED));
-    assert_eq!(of(MOST_MEASURED as u16 + 1), Err(FormatError::BadMeasured));
+    assert_eq!(parsed_count(MOST_MEASURED as u16), Ok(MOST_MEASURED));
+    assert_eq!(
+        parsed_count(MOST_MEASURED as u16 + 1),
+        Err(FormatError::BadMeasured)
+    );
 }
 
 /// The files were written before the later versions existed. What the runtime makes of them is in the report.
@@ -354,8 +357,8 @@ fn a_file_of_version_1_predicts_as_it_did() {
         (Ok(None), Ok(Some(0xC0)))
     );
     assert!(!old.has_spread());
-    let [front, expected] =
-        [&old, &new].map(|model| Front::<64>::of(model, &model.profiled(), Confidence::P95));
+    let [front, expected] = [&old, &new]
+        .map(|model| Front::<64>::from_model(model, &model.profiled(), Confidence::P95));
     assert_eq!(front.points(), expected.points());
     assert!(front.points().len() > 2);
     // Three outputs came with version 2.

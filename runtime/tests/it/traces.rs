@@ -45,7 +45,7 @@ impl Row {
         for (chip, rail) in powers.iter_mut().zip(&self.rails) {
             *chip = Milliwatts(rail.round() as u32);
         }
-        Sample::of(powers)
+        Sample::from_chips(powers)
     }
 
     /// Recorded times begin at 0.

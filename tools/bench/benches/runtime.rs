@@ -14,12 +14,12 @@ fn shipped(criterion: &mut Criterion) {
     let model = case.model();
     let region = Region::all(&case.grid);
     criterion.bench_function("front", |bencher| {
-        bencher.iter(|| FullFront::of(black_box(&model), &region, Confidence::P95));
+        bencher.iter(|| FullFront::from_model(black_box(&model), &region, Confidence::P95));
     });
     criterion.bench_function("cold start", |bencher| {
         bencher.iter(|| cold_start(&case.file));
     });
-    let front = FullFront::of(&model, &region, Confidence::P95);
+    let front = FullFront::from_model(&model, &region, Confidence::P95);
     for objective in OBJECTIVES {
         let query = query(objective, middle(&front));
         criterion.bench_function(&format!("query/{objective:?}"), |bencher| {

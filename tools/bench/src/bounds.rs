@@ -18,7 +18,7 @@ pub struct Bound {
     side: Side,
     bound: f64,
     reached: f64,
-    unit: &'static str,
+    unit_of_measure: &'static str,
 }
 
 enum Side {
@@ -49,12 +49,12 @@ pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerErro
         shipped.correction,
     ]
     .map(|figure| figure.minimum);
-    let bound = |what, side, bound, reached, unit| Bound {
+    let bound = |what, side, bound, reached, unit_of_measure| Bound {
         what,
         side,
         bound,
         reached,
-        unit,
+        unit_of_measure,
     };
     let mut bounds = vec![
         bound("a query over a front", AtMost, 50.0, 1e3 * query, "ns"),
@@ -117,7 +117,7 @@ pub fn table(bounds: &[Bound]) -> String {
         writeln!(
             text,
             "{:<44} {side} {:>7.0} {:>9.1} {}{verdict}",
-            bound.what, bound.bound, bound.reached, bound.unit
+            bound.what, bound.bound, bound.reached, bound.unit_of_measure
         )
         .expect("text");
     }

@@ -65,7 +65,7 @@ pub struct Case {
     pub file: Vec<u8>,
     /// The layers of the file before encoding.
     pub layers: Layers,
-    /// The least spread that the file allows, in units of `Model::spread_unit`.
+    /// The least spread that the file allows, in units of `Model::spread_resolution`.
     pub least_spread: u16,
 }
 
@@ -147,10 +147,10 @@ fn shipped_layers(on: &Grid) -> Layers {
     let weights = |bytes: &[u8]| bytes.iter().map(|byte| byte.cast_signed()).collect();
     let (first, output) = body.layers.split_at(width * (CURVES + 4));
     let level_weights = &body.levels[body.levels.len() - LEVELLED.len() * width..];
-    let first_row = |(unit, row): (usize, &[u8])| FirstRow {
+    let first_row = |(neuron, row): (usize, &[u8])| FirstRow {
         weights: std::array::from_fn(|input| match input.checked_sub(CURVES) {
             None => row[input].cast_signed(),
-            Some(axis) => level_weights[axis * width + unit].cast_signed(),
+            Some(axis) => level_weights[axis * width + neuron].cast_signed(),
         }),
         scale: u16::from_le_bytes([row[CURVES], row[CURVES + 1]]),
         bias: i16::from_le_bytes([row[CURVES + 2], row[CURVES + 3]]),
@@ -226,7 +226,7 @@ fn weight(random: &mut ChaCha8Rng) -> i8 {
     random.random_range(-127..=127)
 }
 
-/// A random unit for inputs of at most `most`, and the estimated maximum of its activation.
+/// A random neuron for inputs of at most `most`, and the estimated maximum of its activation.
 fn hidden_row(most: &[i64], random: &mut ChaCha8Rng) -> (HiddenRow, i64) {
     let weights: Vec<_> = most.iter().map(|_| weight(random)).collect();
     let products = most.iter().zip(&weights);

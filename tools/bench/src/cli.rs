@@ -131,7 +131,7 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         }
         Output::Json => {
             let case = one();
-            let report = Report::of(&case, floor::clock(), peer.as_deref(), rounds)?;
+            let report = Report::measure(&case, floor::clock(), peer.as_deref(), rounds)?;
             let text = serde_json::to_string_pretty(&report).map_err(io::Error::from)?;
             print(&format!("{text}\n"))
         }
@@ -230,9 +230,10 @@ struct FloorReport {
 }
 
 impl Times {
-    fn of(figures: &Figures, which: fn(Figure) -> f64) -> Self {
+    fn from_figures(figures: &Figures, which: fn(Figure) -> f64) -> Self {
         // Two decimals: further digits are noise.
-        let rounded = |figure: Figure, unit: f64| (which(figure) * unit * 100.0).round() / 100.0;
+        let rounded =
+            |figure: Figure, factor: f64| (which(figure) * factor * 100.0).round() / 100.0;
         Self {
             sweep_us: rounded(figures.sweep, 1.0),
             front_us: rounded(figures.front, 1.0),
@@ -248,10 +249,15 @@ impl Times {
 }
 
 impl Report {
-    fn of(case: &Case, clock: f64, peer: Option<&Path>, rounds: u32) -> Result<Self, PeerError> {
-        let floor = Floor::of(case, clock);
+    fn measure(
+        case: &Case,
+        clock: f64,
+        peer: Option<&Path>,
+        rounds: u32,
+    ) -> Result<Self, PeerError> {
+        let floor = Floor::for_case(case, clock);
         let figures = measure(case, peer, rounds)?;
-        let minima = Times::of(&figures, |figure| figure.minimum);
+        let minima = Times::from_figures(&figures, |figure| figure.minimum);
         let rounded = |value: f64| (value * 100.0).round() / 100.0;
         Ok(Self {
             modes: case.grid.modes(),
@@ -271,7 +277,7 @@ impl Report {
                 times: rounded(minima.sweep_us / floor.microseconds()),
             },
             minima,
-            medians: Times::of(&figures, |figure| figure.median),
+            medians: Times::from_figures(&figures, |figure| figure.median),
         })
     }
 }
@@ -306,7 +312,7 @@ fn table(
     for shape in shapes {
         for grid in grids {
             let case = Case::new(*grid, *shape);
-            print(&Report::of(&case, clock, peer, rounds)?.row())?;
+            print(&Report::measure(&case, clock, peer, rounds)?.row())?;
         }
     }
     print(FOOT)

@@ -38,7 +38,7 @@ pub struct Floor {
 
 impl Floor {
     /// The lower bounds of a case at a clock in Hz.
-    pub fn of(case: &Case, clock: f64) -> Self {
+    pub fn for_case(case: &Case, clock: f64) -> Self {
         let modes = f64::from(case.grid.modes());
         let multiply_adds = modes * f64::from(multiply_adds(case.shape));
         let bytes = case.file.len() + case.grid.modes() as usize * size_of::<Prediction>();

@@ -46,7 +46,7 @@ pub struct PeerFigures {
 pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figures, PeerError> {
     let model = case.model();
     let region = Region::all(&case.grid);
-    let front = FullFront::of(&model, &region, Confidence::P95);
+    let front = FullFront::from_model(&model, &region, Confidence::P95);
     let limit = middle(&front);
     let mut peers = Vec::new();
     if let Some(python) = python {
@@ -66,7 +66,7 @@ pub fn measure(case: &Case, python: Option<&Path>, rounds: u32) -> Result<Figure
     };
 
     let mut contenders = vec![
-        contender(|| FullFront::of(black_box(&model), &region, Confidence::P95)),
+        contender(|| FullFront::from_model(black_box(&model), &region, Confidence::P95)),
         contender(|| cold_start(&case.file)),
         contender(|| {
             let limit = corrected(limit, black_box(68_813));

@@ -19,7 +19,7 @@ use crate::case::Case;
 /// Number of outputs of a network: log time, log power and the spread of the log power.
 pub const OUTPUTS: usize = 3;
 
-/// A layer in f32: weights and bias of each unit.
+/// A layer in f32: weights and bias of each neuron.
 struct Dense(Vec<(Vec<f32>, f32)>);
 
 fn dense_layers(case: &Case) -> Vec<Dense> {
@@ -34,12 +34,12 @@ fn dense_layers(case: &Case) -> Vec<Dense> {
         (weights, f32::from(row.bias))
     });
     let hidden = case.layers.hidden.iter().map(|rows| {
-        let units = rows.iter().map(|row| {
+        let neurons = rows.iter().map(|row| {
             let scale = 0.5_f32.powi(i32::from(row.shift));
             // The shift rounds down, by a half on average.
             (scaled(&row.weights, scale), row.bias as f32 * scale - 0.5)
         });
-        Dense(units.collect())
+        Dense(neurons.collect())
     });
     let output = case
         .layers
@@ -75,7 +75,7 @@ pub fn features(case: &Case) -> Vec<f32> {
         let knobs = mode.knobs();
         let [_, cpu, gpu, _] = knobs;
         let levels = [level(Axis::Cpu, of_cpu, cpu), level(Axis::Gpu, of_gpu, gpu)];
-        let curves = (0..Axis::ALL.len()).flat_map(move |axis| axes[axis].of(knobs[axis]));
+        let curves = (0..Axis::ALL.len()).flat_map(move |axis| axes[axis].at(knobs[axis]));
         curves.chain(levels)
     };
     (0..case.grid.modes()).flat_map(of_mode).collect()
@@ -96,9 +96,9 @@ pub fn file(case: &Case) -> Vec<u8> {
     };
     let mut from = "features";
     let last = layers.len() - 1;
-    for (index, Dense(units)) in layers.into_iter().enumerate() {
-        let [weights_name, biases_name, sums, units_name] = names[index].each_ref();
-        let (weights, biases): (Vec<_>, Vec<_>) = units.into_iter().unzip();
+    for (index, Dense(neurons)) in layers.into_iter().enumerate() {
+        let [weights_name, biases_name, sums, neurons_name] = names[index].each_ref();
+        let (weights, biases): (Vec<_>, Vec<_>) = neurons.into_iter().unzip();
         let [rows, columns] = [weights.len(), weights[0].len()].map(|dim| dim as i64);
         graph.initializer.extend([
             TensorProto::from_f32(weights_name, vec![rows, columns], weights.concat()),
@@ -106,13 +106,15 @@ pub fn file(case: &Case) -> Vec<u8> {
         ]);
         let sums = if index == last { "logs" } else { sums };
         graph.node.push(Node {
-            attribute: vec![weights_by_unit()],
+            attribute: vec![weights_by_neuron()],
             ..node(OpType::Gemm, vec![from, weights_name, biases_name], sums)
         });
         if index != last {
-            graph.node.push(node(OpType::Relu, vec![sums], units_name));
+            graph
+                .node
+                .push(node(OpType::Relu, vec![sums], neurons_name));
         }
-        from = units_name;
+        from = neurons_name;
     }
     onnx_rs::encode(&Model {
         ir_version: 8,
@@ -125,7 +127,7 @@ pub fn file(case: &Case) -> Vec<u8> {
     })
 }
 
-fn weights_by_unit() -> Attribute<'static> {
+fn weights_by_neuron() -> Attribute<'static> {
     Attribute {
         name: "transB",
         r#type: AttributeType::Int,
@@ -181,9 +183,10 @@ pub fn disagreement(case: &Case, logs: &[f32]) -> f64 {
         raw[usize::from(id)] = [at.log_time, at.log_power, at.spread];
     });
     let [time, power] = [0, 1].map(|output: usize| f64::from(case.layers.output[output].scale));
-    let unit = f64::from(model.spread_unit());
+    let resolution = f64::from(model.spread_resolution());
     // The runtime limits a spread to this range.
-    let spreads = [case.least_spread, i16::MAX.cast_unsigned()].map(|it| f64::from(it) * unit);
+    let spreads =
+        [case.least_spread, i16::MAX.cast_unsigned()].map(|it| f64::from(it) * resolution);
     let of_output = |(output, scale): (usize, f64)| {
         let is_spread = output == OUTPUTS - 1;
         let ours = raw.iter().map(|raw| f64::from(raw[output]) * scale);
@@ -209,7 +212,10 @@ pub fn disagreement(case: &Case, logs: &[f32]) -> f64 {
         let apart = ours.zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
         100.0 * apart.fold(0.0, f64::max) / (most - least)
     };
-    let outputs = [time, power, unit].into_iter().enumerate().map(of_output);
+    let outputs = [time, power, resolution]
+        .into_iter()
+        .enumerate()
+        .map(of_output);
     // A value that is not a number disagrees.
     outputs.fold(0.0, |most, percent| {
         if percent.is_nan() {

@@ -29,7 +29,7 @@ pub fn sweep(model: &Model<'_>, region: &Region) -> [i32; 2] {
 /// Parses the bytes of a file and computes the front.
 pub fn cold_start(file: &[u8]) -> FullFront {
     let model = Model::parse(black_box(file)).expect("the writer's files are valid");
-    FullFront::of(&model, &Region::all(model.grid()), Confidence::P95)
+    FullFront::from_model(&model, &Region::all(model.grid()), Confidence::P95)
 }
 
 /// A query with a power limit.

@@ -25,7 +25,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    fn of(mut turns: Vec<f64>) -> Self {
+    fn from_turns(mut turns: Vec<f64>) -> Self {
         turns.sort_by(f64::total_cmp);
         Self {
             minimum: turns[0],
@@ -61,5 +61,5 @@ pub fn take_turns(
             turns.push(contender(*runs)?);
         }
     }
-    Ok(turns.into_iter().map(Figure::of).collect())
+    Ok(turns.into_iter().map(Figure::from_turns).collect())
 }

@@ -30,13 +30,13 @@ const L4T: Milliseconds = Milliseconds(430);
 
 /// Maximum number of retries until `update_interval` shows the new time constant, half a second in
 /// all. A driver shows it at once; the disk of a simulated board shows it later.
-const RETRIES: u32 = 250;
+const INTERVAL_RETRIES: u32 = 250;
 
 /// Conversion times of an INA3221 in µs. L4T selects the shortest one.
 const CONVERSION_US: [i64; 8] = [140, 204, 332, 588, 1100, 2116, 4156, 8244];
 
 /// The longest time constant of an INA3221, in ms: 3 channels × 1024 samples × 2 × 8.244 ms.
-const LONGEST_MS: i64 = 50_651;
+const LONGEST_TIME_CONSTANT_MS: i64 = 50_651;
 
 /// Why the averaging of the power sensors cannot be read or set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -80,7 +80,7 @@ struct Chip {
 }
 
 impl Chips {
-    pub(crate) fn of(rails: &Rails) -> Self {
+    pub(crate) fn from_rails(rails: &Rails) -> Self {
         let mut chips: Vec<Chip> = Vec::new();
         for (device, label) in rails.devices() {
             let samples = device.join("samples");
@@ -205,7 +205,7 @@ impl Chips {
     ) -> Result<(), KnobError> {
         for (chip, before) in self.chips.iter().zip(before) {
             put(files, journal, &chip.samples, samples.into())?;
-            with_retries(files, RETRIES, |files| {
+            with_retries(files, INTERVAL_RETRIES, |files| {
                 let found = chip.interval.read(files)?;
                 let after = Setting {
                     samples: samples.into(),
@@ -304,7 +304,8 @@ impl Chip {
         let setting = self.setting(files).ok()?;
         let number = u32::try_from(setting.samples).ok();
         number.filter(|samples| SAMPLES.contains(samples))?;
-        let ms = Some(setting.time_constant_ms()).filter(|ms| (0..=LONGEST_MS).contains(ms))?;
+        let ms = Some(setting.time_constant_ms())
+            .filter(|ms| (0..=LONGEST_TIME_CONSTANT_MS).contains(ms))?;
         // Less than half a ms is 0.
         Some(Milliseconds(ms.max(1).unsigned_abs()))
     }

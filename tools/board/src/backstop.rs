@@ -33,10 +33,10 @@ const TOLERANCE: i64 = 100;
 
 /// A limit that shows less than it should by more than this, in mA, was set by another program: the
 /// driver cuts off less than a step of the register.
-const STEP_MA: i64 = STEP_UV / SHUNT_MOHM;
+const STEP_MA: i64 = STEP_UV / SMALLEST_SHUNT_MOHM;
 
 /// The smallest shunt, in mΩ.
-const SHUNT_MOHM: i64 = 1;
+const SMALLEST_SHUNT_MOHM: i64 = 1;
 
 /// The part by which the highest power of a rail falls from one call to the next.
 const DECAY: i64 = 50;
@@ -51,7 +51,7 @@ const SUM_ERROR: i64 = 4;
 
 /// Maximum number of retries until a file shows what the driver made of a write, half a second in
 /// all.
-const RETRIES: u32 = 250;
+const WRITE_RETRIES: u32 = 250;
 
 /// Why the backstop cannot be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -125,10 +125,10 @@ pub(crate) struct CurrentLimit {
 }
 
 impl Backstop {
-    pub(crate) fn of(rails: &Rails) -> Self {
+    pub(crate) fn from_rails(rails: &Rails) -> Self {
         if let Some(rail) = rails.input_rail() {
             return Self::Input {
-                input: Measured::of(rail),
+                input: Measured::from_rail(rail),
                 critical: CurrentLimit::new(rail, "crit", rail.critical.clone()),
                 mean: CurrentLimit::new(rail, "max", rail.mean.clone()),
             };
@@ -147,7 +147,7 @@ impl Backstop {
             driver: None,
             voltage: first.voltage.clone(),
             rest: CurrentLimit::new(rest, "crit", rest.critical.clone()),
-            rest_power: Measured::of(rest),
+            rest_power: Measured::from_rail(rest),
             rest_mw: 0,
         }
     }
@@ -279,7 +279,7 @@ impl Driver {
 }
 
 impl Measured {
-    fn of(rail: &Rail) -> Self {
+    fn from_rail(rail: &Rail) -> Self {
         Self {
             voltage: rail.voltage.clone(),
             current: rail.current.clone(),
@@ -364,7 +364,7 @@ impl CurrentLimit {
         }
         self.knob.write(files, ma)?;
         let driver = |error| Ok(Driver { uohm, error });
-        let found = with_retries(files, RETRIES, |files| {
+        let found = with_retries(files, WRITE_RETRIES, |files| {
             let found = self.knob.read(files)?;
             match microvolts(found) - below {
                 0 => driver(SUM_ERROR),

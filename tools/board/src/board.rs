@@ -32,10 +32,10 @@ use crate::target::Clocks;
 use crate::thermal::Heat;
 
 /// From this load on, in permille, the GPU is busy.
-const BUSY: u16 = 500;
+const BUSY_GPU_LOAD: u16 = 500;
 
 /// A counted clock differs from its request by at most this part of it.
-const NEAR: u32 = 20;
+const CLOCK_TOLERANCE: u32 = 20;
 
 /// The knobs and sensors of a board.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub struct Board {
     missing: Vec<Missing>,
     /// What is known of knobs that do not obey.
     pub(crate) obedience: Obedience,
-    /// Room for what the units show, so that a change of the mode does not allocate.
+    /// Room for what the actuators show, so that a change of the mode does not allocate.
     pub(crate) seen: Vec<Seen>,
     /// What this program last requested of the clocks.
     pub(crate) requests: Requests,
@@ -96,14 +96,14 @@ impl Board {
         Ok(Self {
             identity,
             obedience: Obedience::new(&knobs),
-            seen: Vec::with_capacity(knobs.units()),
+            seen: Vec::with_capacity(knobs.actuators()),
             requests: Requests::unknown(&knobs),
             clocks: Clocks::Pin,
             cpusets,
             root: root.to_owned(),
             knobs,
-            chips: Chips::of(&rails),
-            backstop: Backstop::of(&rails),
+            chips: Chips::from_rails(&rails),
+            backstop: Backstop::from_rails(&rails),
             rails,
             heat,
             cooling,
@@ -170,7 +170,7 @@ impl Board {
     pub fn find_sensors(&mut self, files: &impl Files) -> Result<(), DiscoverError> {
         let root = self.root.clone();
         let rails = Rails::find(&mut Search::new(files, &root))?;
-        (self.chips, self.backstop) = (Chips::of(&rails), Backstop::of(&rails));
+        (self.chips, self.backstop) = (Chips::from_rails(&rails), Backstop::from_rails(&rails));
         self.rails = rails;
         Ok(())
     }
@@ -225,7 +225,9 @@ impl Board {
             requested: kilohertz(&gpu.requested, files)?,
             delivered: kilohertz(counter, files)?,
         };
-        let is_busy = self.gpu_load(files).is_some_and(|load| load >= BUSY);
+        let is_busy = self
+            .gpu_load(files)
+            .is_some_and(|load| load >= BUSY_GPU_LOAD);
         is_busy.then_some(clock)
     }
 
@@ -380,7 +382,7 @@ impl Board {
 
 /// Whether a clock is the wanted one, or is unknown.
 fn is_near(clock: Option<Kilohertz>, wanted: Kilohertz) -> bool {
-    clock.is_none_or(|clock| clock.0.abs_diff(wanted.0) <= wanted.0 / NEAR)
+    clock.is_none_or(|clock| clock.0.abs_diff(wanted.0) <= wanted.0 / CLOCK_TOLERANCE)
 }
 
 /// A clock in kHz of a file in Hz.

@@ -1,4 +1,4 @@
-//! Units of clocks, and the two limits that cpufreq and devfreq give each clock.
+//! Units of measure of clocks, and the two limits that cpufreq and devfreq give each clock.
 
 use crate::files::Knob;
 
@@ -12,10 +12,10 @@ pub(crate) struct Limits {
     pub max: Knob,
 }
 
-/// Converts a clock in units of 1/`unit` kHz to kHz; `None` if it is not positive or not a
+/// Converts a clock in units of measure of 1/`per_khz` kHz to kHz; `None` if it is not positive or not a
 /// whole number of kHz.
-pub(crate) fn khz(value: i64, unit: u32) -> Option<u32> {
-    let unit = i64::from(unit);
-    let whole = value > 0 && value % unit == 0;
-    whole.then(|| u32::try_from(value / unit).ok()).flatten()
+pub(crate) fn khz(value: i64, per_khz: u32) -> Option<u32> {
+    let per_khz = i64::from(per_khz);
+    let whole = value > 0 && value % per_khz == 0;
+    whole.then(|| u32::try_from(value / per_khz).ok()).flatten()
 }

@@ -1,7 +1,7 @@
-//! Cooling devices of the kernel: how far they lower the clocks now.
+//! Cooling devices of Linux: how far they lower the clocks now.
 //!
 //! cpufreq's devices have the types `cpufreq-cpu0` or `thermal-cpufreq-0`, devfreq's
-//! `devfreq-17000000.gpu` or `thermal-devfreq-0`, by the version of the kernel. State 0 does not
+//! `devfreq-17000000.gpu` or `thermal-devfreq-0`, by the version of Linux. State 0 does not
 //! cool; state n allows the clock that is n entries below the highest of the table. Devices of
 //! devfreq's other clocks do not count.
 
@@ -38,18 +38,18 @@ impl Cooling {
         found
     }
 
-    /// Whether a device explains that a clock is at most at a value, in the unit of its file.
+    /// Whether a device explains that a clock is at most at a value, in the unit of measure of its file.
     pub(crate) fn explains(
         &self,
         files: &impl Files,
         knobs: &Knobs,
-        unit: usize,
+        actuator: usize,
         value: i64,
     ) -> bool {
-        let (table, kilo) = knobs.table(unit);
-        let cap = match unit {
-            unit if unit < knobs.gpu_unit() => self.cpu_cap(files, table),
-            unit if unit == knobs.gpu_unit() => self.gpu_cap(files, table),
+        let (table, kilo) = knobs.table(actuator);
+        let cap = match actuator {
+            actuator if actuator < knobs.gpu_actuator() => self.cpu_cap(files, table),
+            actuator if actuator == knobs.gpu_actuator() => self.gpu_cap(files, table),
             _ => None,
         };
         cap.is_some_and(|khz| value >= i64::from(khz) * i64::from(kilo))

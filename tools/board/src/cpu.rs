@@ -37,7 +37,7 @@ pub(crate) struct Policy {
     pub cores: CoreSet,
     /// Minimum and maximum in kHz.
     pub limits: Limits,
-    /// The clock in kHz that the kernel requests now, and the true one, from the cores' counters,
+    /// The clock in kHz that Linux requests now, and the true one, from the cores' counters,
     /// where the driver shows them.
     pub requested: Option<Knob>,
     pub delivered: Option<Knob>,
@@ -61,14 +61,14 @@ const THROTTLED: (u64, u64) = (4, 5);
 /// The clock of a CPU cluster or of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningClock {
-    /// What the kernel's governor requests.
+    /// What Linux's governor requests.
     pub requested: Kilohertz,
     /// What runs, by the hardware's counters.
     pub delivered: Kilohertz,
 }
 
 impl RunningClock {
-    /// Whether the unit runs clearly slower than requested.
+    /// Whether the clock runs clearly slower than requested.
     pub fn is_throttled(self) -> bool {
         let (part, whole) = THROTTLED;
         u64::from(self.delivered.0) * whole < u64::from(self.requested.0) * part
@@ -163,7 +163,7 @@ impl Cpus {
                 });
             }
         }
-        // A cluster whose policy comes late, or never, runs at a clock that nobody sets. Some kernels show no policy of
+        // A cluster whose policy comes late, or never, runs at a clock that nobody sets. Some Linux kernels show no policy of
         // an offline one.
         let free = order.get(clusters.iter().map(|(_, cores)| cores.len()).sum()..);
         let mut free = free.unwrap_or_default().iter();

@@ -1,9 +1,9 @@
 //! Cpusets of control groups of version 1, which containers have on JetPack 4 and 5.
 //!
-//! The kernel takes a core that goes offline out of every group below the root, and does not give it back when the core
+//! Linux takes a core that goes offline out of every group below the root, and does not give it back when the core
 //! returns (`hotplug_update_tasks_legacy` in `kernel/cgroup/cpuset.c`). A container would stay on the cores of the least
-//! mode. So the groups are read before cores change, and get back what the kernel took. A group that has all cores
-//! of its parent follows its parent. In version 2 the kernel gives the cores back itself.
+//! mode. So the groups are read before cores change, and get back what Linux took. A group that has all cores
+//! of its parent follows its parent. In version 2 Linux gives the cores back itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -90,7 +90,7 @@ struct Walk<'a, F> {
 }
 
 impl<F: Files> Walk<'_, F> {
-    fn below(&mut self, parent: &Path, of: Group, depth: u32) {
+    fn below(&mut self, parent: &Path, group: Group, depth: u32) {
         let names = self.files.list(parent).unwrap_or_default();
         let may_be_group =
             |name: &&String| !name.starts_with("cpuset.") && !name.starts_with("cgroup.");
@@ -101,7 +101,7 @@ impl<F: Files> Walk<'_, F> {
             };
             let wanted = match self.before.get(&path) {
                 Some(before) => shown & self.stayed | (before | shown) & !self.stayed,
-                None if shown == of.shown => of.wanted,
+                None if shown == group.shown => group.wanted,
                 None => shown,
             };
             let returned = wanted & self.online & !shown;
@@ -124,7 +124,7 @@ impl<F: Files> Walk<'_, F> {
         if write(shown | more) {
             return shown | more;
         }
-        // The write has made the kernel update all groups. This one may have ended meanwhile.
+        // The write has made Linux update all groups. This one may have ended meanwhile.
         let of_parent = read(self.files, parent).unwrap_or(0);
         let fewer = (shown | more) & of_parent;
         let mut write = |cores: Numbers| self.files.write(&file(group), &list(cores)).is_ok();

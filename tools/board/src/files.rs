@@ -135,7 +135,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a knob cannot be read or set. Values are in the unit of the file.
+/// Why a knob cannot be read or set. Values are in the unit of measure of the file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum KnobError {
     /// The file cannot be read.
@@ -200,7 +200,7 @@ impl Knob {
     }
 }
 
-/// Parses a text that is one whole number. JetPack 4's driver of the INA3221 shows the unit of limits, as `3600 ma`.
+/// Parses a text that is one whole number. JetPack 4's driver of the INA3221 shows the unit of measure of limits, as `3600 ma`.
 pub(crate) fn number(text: &str) -> Option<i64> {
     let text = text.trim();
     text.strip_suffix(" ma").unwrap_or(text).parse().ok()

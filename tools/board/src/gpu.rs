@@ -14,7 +14,7 @@ use crate::files::{Files, Knob};
 use crate::search::Search;
 
 /// Names of GPUs in the device tree.
-const NAMES: [&str; 5] = ["gv11b", "gp10b", "ga10b", "gb10b", "gpu"];
+const GPU_NAMES: [&str; 5] = ["gv11b", "gp10b", "ga10b", "gb10b", "gpu"];
 
 /// How the names of Thor's two GPU clocks in devfreq start, and the one of the processing clusters.
 const THOR: &str = "gpu-";
@@ -94,6 +94,6 @@ fn is_gpu<F: Files>(search: &Search<F>, devfreq: &Path, entry: &str) -> bool {
     let name = search.word(&devfreq.join("device/of_node/name"));
     // Entries look like `17000000.ga10b`.
     let after_address = entry.split_once('.').map_or("", |(_, name)| name);
-    let known = |name: &str| NAMES.contains(&name);
+    let known = |name: &str| GPU_NAMES.contains(&name);
     known(name.as_deref().unwrap_or_default()) || known(after_address)
 }

@@ -61,7 +61,7 @@ const KINDS: [Kind; 8] = [
 const THORS: &str = "ina238";
 
 /// Names of the rail at the input of the whole board; the first one is shown.
-const INPUTS: [&str; 2] = ["VIN", "VDD_IN"];
+const BOARD_INPUTS: [&str; 2] = ["VIN", "VDD_IN"];
 
 /// Files that may show the name of a rail. hwmon has `label` if the device tree has that property.
 const LABELS: [&str; 2] = ["label", "in1_label"];
@@ -73,7 +73,7 @@ const LONGEST_BLOCK_MS: i64 = 17_000;
 const SHUNT_UOHM: i64 = 1_000;
 
 /// The highest voltage that the chip can measure, in mV. Assumed if the voltage cannot be read.
-const HIGHEST_MV: i64 = 85_000;
+const HIGHEST_MEASURABLE_MV: i64 = 85_000;
 
 /// Power that no board draws, in µW: six times the cap of Thor's developer kit.
 const ABSURD_UW: i64 = 1_000_000_000;
@@ -112,14 +112,15 @@ impl Ina238 {
             .collect();
         let labels = devices.iter().map(|device| label(search, device));
         let labels: Vec<Option<String>> = labels.collect();
-        let is_input = |it: &Option<String>| it.as_deref().is_some_and(|it| INPUTS.contains(&it));
+        let is_input =
+            |it: &Option<String>| it.as_deref().is_some_and(|it| BOARD_INPUTS.contains(&it));
         let named = labels.iter().position(is_input);
         let is_thors = |device: &PathBuf| search.word(&device.join("name")).as_deref() == Ok(THORS);
         let only = (labels == [None] && devices.first().is_some_and(is_thors)).then_some(0);
-        Self::of(search, devices.get(named.or(only)?)?)
+        Self::from_device(search, devices.get(named.or(only)?)?)
     }
 
-    fn of<F: Files>(search: &Search<F>, device: &Path) -> Option<Self> {
+    fn from_device<F: Files>(search: &Search<F>, device: &Path) -> Option<Self> {
         let power = device.join("power1_input");
         let refusal = search.text(&power).err();
         if refusal.is_some_and(|why| why.kind() == io::ErrorKind::NotFound) {
@@ -127,17 +128,17 @@ impl Ina238 {
         }
         let voltage = search.word(&device.join("in1_input")).ok();
         let millivolts = voltage.and_then(|text| text.parse().ok());
-        let millivolts = millivolts.filter(|mv| (1..HIGHEST_MV).contains(mv));
+        let millivolts = millivolts.filter(|mv| (1..HIGHEST_MEASURABLE_MV).contains(mv));
         let kind = kind(search, device)?;
         let number = |name: &str| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
         let shunt_uohm = number("shunt_resistor").filter(|uohm| *uohm > 0);
-        let step_uw = kind.step_nv * millivolts.unwrap_or(HIGHEST_MV);
+        let step_uw = kind.step_nv * millivolts.unwrap_or(HIGHEST_MEASURABLE_MV);
         // What later drivers of the INA237 and INA238 show there is not settled.
         let block_ms = number("update_interval").filter(|_| kind.power_step_uw > 0);
         let block_ms = block_ms.filter(|ms| (1..=LONGEST_BLOCK_MS).contains(ms));
         let block_ms = block_ms.and_then(|ms| u64::try_from(ms).ok());
         Some(Self {
-            label: INPUTS[0].into(),
+            label: BOARD_INPUTS[0].into(),
             power: Knob(power.into()),
             step_uw: (step_uw / shunt_uohm.unwrap_or(SHUNT_UOHM)).max(kind.power_step_uw),
             time_constant: block_ms.map_or(kind.block, Milliseconds),

@@ -11,7 +11,7 @@ use crate::files::{Files, Knob, KnobError};
 const RETRY_AFTER: Duration = Duration::from_millis(2);
 
 /// Maximum number of retries of one read.
-pub(crate) const RETRIES: u32 = 25;
+pub(crate) const READ_RETRIES: u32 = 25;
 
 /// Why a change was undone.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub(crate) fn with_retries<F: Files, T>(
 
 /// Waits until a knob shows a value.
 fn read_back(files: &mut impl Files, knob: &Knob, wanted: i64) -> Result<(), KnobError> {
-    with_retries(files, RETRIES, |files| expect(files, knob, wanted))
+    with_retries(files, READ_RETRIES, |files| expect(files, knob, wanted))
 }
 
 /// Reads a knob once; another value than `wanted` is an error.
@@ -130,7 +130,9 @@ pub(crate) fn read_back_at_most(
     knob: &Knob,
     most: i64,
 ) -> Result<(), KnobError> {
-    with_retries(files, RETRIES, |files| expect_at_most(files, knob, most))
+    with_retries(files, READ_RETRIES, |files| {
+        expect_at_most(files, knob, most)
+    })
 }
 
 /// Reads a knob once; a higher value than `most` is an error.
@@ -152,7 +154,7 @@ pub(crate) fn put(
     knob: &Knob,
     wanted: i64,
 ) -> Result<(), KnobError> {
-    match with_retries(files, RETRIES, |files| knob.read(files))? {
+    match with_retries(files, READ_RETRIES, |files| knob.read(files))? {
         earlier if earlier == wanted => Ok(()),
         earlier => {
             journal.write(files, knob, [earlier, wanted])?;

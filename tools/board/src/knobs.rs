@@ -30,39 +30,39 @@ impl Knobs {
             && self.memory.is_none()
     }
 
-    /// The number of units, in the order of their numbers: the CPU clusters, the GPU, the memory, and the
+    /// The number of actuators, in the order of their numbers: the CPU clusters, the GPU, the memory, and the
     /// cores in the order in which a power mode counts them.
-    pub fn units(&self) -> usize {
+    pub fn actuators(&self) -> usize {
         self.core(0) + self.cpus.cores.len()
     }
 
     /// The number of the GPU's clock.
-    pub fn gpu_unit(&self) -> usize {
+    pub fn gpu_actuator(&self) -> usize {
         self.cpus.policies.len()
     }
 
     /// The number of the memory's clock.
-    pub fn memory_unit(&self) -> usize {
-        self.gpu_unit() + 1
+    pub fn memory_actuator(&self) -> usize {
+        self.gpu_actuator() + 1
     }
 
     /// The number of the core at this place.
     pub fn core(&self, place: u32) -> usize {
-        self.memory_unit() + 1 + place as usize
+        self.memory_actuator() + 1 + place as usize
     }
 
     /// The place of the core with this number; `None` for a clock.
-    pub fn place(&self, unit: usize) -> Option<u32> {
-        let place = unit.checked_sub(self.core(0))?;
+    pub fn place(&self, actuator: usize) -> Option<u32> {
+        let place = actuator.checked_sub(self.core(0))?;
         u32::try_from(place).ok()
     }
 
-    /// The clocks of a unit in kHz, ascending, and what a kHz is in its file; empty for a core.
-    pub fn table(&self, unit: usize) -> (&[u32], u32) {
-        if unit < self.gpu_unit() {
+    /// The clocks of an actuator in kHz, ascending, and what a kHz is in its file; empty for a core.
+    pub fn table(&self, actuator: usize) -> (&[u32], u32) {
+        if actuator < self.gpu_actuator() {
             return (&self.cpus.table, 1);
         }
-        let table = match unit.cmp(&self.memory_unit()) {
+        let table = match actuator.cmp(&self.memory_actuator()) {
             Ordering::Less => self.gpu.as_ref().map(|gpu| &gpu.table),
             Ordering::Equal => self.memory.as_ref().map(|memory| &memory.table),
             Ordering::Greater => None,
@@ -70,59 +70,62 @@ impl Knobs {
         (table.map_or(&[], Vec::as_slice), HZ)
     }
 
-    /// The highest value of a unit's table, or state of a switch, below a value of its file.
-    pub fn next_below(&self, unit: usize, value: i64) -> Option<i64> {
-        if self.place(unit).is_some() {
+    /// The highest value of an actuator's table, or state of a switch, below a value of its file.
+    pub fn next_below(&self, actuator: usize, value: i64) -> Option<i64> {
+        if self.place(actuator).is_some() {
             return (value > 0).then_some(0);
         }
-        let (table, kilo) = self.table(unit);
+        let (table, kilo) = self.table(actuator);
         let values = table.iter().map(|&khz| i64::from(khz) * i64::from(kilo));
         values.rev().find(|below| *below < value)
     }
 
-    /// The clocks in cpufreq and devfreq while these cores are online, each with its unit.
+    /// The clocks in cpufreq and devfreq while these cores are online, each with its actuator.
     pub fn limits(&self, online: CoreSet) -> impl Iterator<Item = (usize, &Limits)> {
         let policies = self.cpus.policies.iter().enumerate();
         let policies = policies.filter(move |(_, policy)| policy.cores & online != 0);
-        let gpu = self.gpu.iter().map(|gpu| (self.gpu_unit(), &gpu.limits));
+        let gpu = self
+            .gpu
+            .iter()
+            .map(|gpu| (self.gpu_actuator(), &gpu.limits));
         let memory = self
             .memory
             .iter()
             .filter_map(|memory| match &memory.control {
-                Control::Devfreq(limits) => Some((self.memory_unit(), limits)),
+                Control::Devfreq(limits) => Some((self.memory_actuator(), limits)),
                 Control::Bpmp(_) => None,
             });
         policies
-            .map(|(unit, policy)| (unit, &policy.limits))
+            .map(|(actuator, policy)| (actuator, &policy.limits))
             .chain(gpu)
             .chain(memory)
     }
 
-    /// Whether a driver may have rounded a clock to another one: no value of the unit's table is between
+    /// Whether a driver may have rounded a clock to another one: no value of the actuator's table is between
     /// them, and they are close.
-    pub fn is_rounded(&self, unit: usize, wanted: i64, shown: i64) -> bool {
-        let (table, kilo) = self.table(unit);
+    pub fn is_rounded(&self, actuator: usize, wanted: i64, shown: i64) -> bool {
+        let (table, kilo) = self.table(actuator);
         let values = table.iter().map(|&khz| i64::from(khz) * i64::from(kilo));
         let (low, high) = (wanted.min(shown), wanted.max(shown));
         let is_close = high.saturating_sub(low) <= low / ROUNDED;
         is_close && values.filter(|value| low < *value && *value < high).count() == 0
     }
 
-    /// Whether a unit is clearly higher than requested.
+    /// Whether an actuator is clearly higher than requested.
     pub fn is_above(&self, seen: &Seen) -> bool {
         seen.shown.is_some_and(|shown| {
-            shown > seen.wanted && !self.is_rounded(seen.unit, seen.wanted, shown)
+            shown > seen.wanted && !self.is_rounded(seen.actuator, seen.wanted, shown)
         })
     }
 
-    /// The file that shows a unit: the switch of a core, or the maximum of a clock, or the memory's rate.
-    fn file(&self, unit: usize) -> Option<&Knob> {
-        if let Some(place) = self.place(unit) {
+    /// The file that shows an actuator: the switch of a core, or the maximum of a clock, or the memory's rate.
+    fn file(&self, actuator: usize) -> Option<&Knob> {
+        if let Some(place) = self.place(actuator) {
             return self.cpus.cores.get(place as usize)?.online.as_ref();
         }
-        let limits = match self.cpus.policies.get(unit) {
+        let limits = match self.cpus.policies.get(actuator) {
             Some(policy) => &policy.limits,
-            None if unit == self.gpu_unit() => &self.gpu.as_ref()?.limits,
+            None if actuator == self.gpu_actuator() => &self.gpu.as_ref()?.limits,
             None => match &self.memory.as_ref()?.control {
                 Control::Bpmp(bpmp) => return Some(&bpmp.rate),
                 Control::Devfreq(limits) => limits,
@@ -131,24 +134,24 @@ impl Knobs {
         Some(&limits.max)
     }
 
-    /// What a unit is at most, as its files show it. `None` for what is not there, such as the clock of a
+    /// What an actuator is at most, as its files show it. `None` for what is not there, such as the clock of a
     /// cluster that is offline.
     pub fn shown(
         &self,
         files: &impl Files,
-        unit: usize,
+        actuator: usize,
         online: CoreSet,
     ) -> Option<Result<i64, KnobError>> {
-        if unit == self.memory_unit() {
+        if actuator == self.memory_actuator() {
             let memory = self.memory.as_ref()?;
             // Whether or not the rate is held, so that a memory does not become unknown by being held.
             let rate = memory.rate.read(files);
             return Some(rate.and_then(|_| memory.held_or_ceiling(files)));
         }
-        let policy = self.cpus.policies.get(unit);
+        let policy = self.cpus.policies.get(actuator);
         let is_there = policy.is_none_or(|policy| policy.cores & online != 0);
-        let shown = self.file(unit).filter(|_| is_there)?.read(files);
-        Some(match self.place(unit) {
+        let shown = self.file(actuator).filter(|_| is_there)?.read(files);
+        Some(match self.place(actuator) {
             Some(_) => shown.map(|value| i64::from(value != 0)),
             None => shown,
         })
@@ -159,7 +162,7 @@ impl Knobs {
         let memory = self.memory.as_ref().filter(|_| seen.is_released);
         let (knob, wanted, is) = match memory.map(|memory| &memory.control) {
             Some(Control::Bpmp(bpmp)) => (&bpmp.lock, 1, Some(0)),
-            _ => (self.file(seen.unit)?, seen.wanted, seen.shown),
+            _ => (self.file(seen.actuator)?, seen.wanted, seen.shown),
         };
         Some(Disobedience {
             path: knob.0.clone(),

@@ -133,7 +133,7 @@ impl Board {
             self.requests.forget();
             attempt += 1;
         }
-        // A unit that was not raised yet is no clamped one.
+        // An actuator that was not raised yet is no clamped one.
         let is_told =
             |it: &&Seen| made.has_raised || it.shown.is_none_or(|it_is| it_is >= it.wanted);
         for it in seen.iter().filter(is_told) {
@@ -164,11 +164,12 @@ impl Board {
         clocks.all(|(khz, table)| table.first().is_none_or(|lowest| *lowest == khz))
     }
 
-    /// What the board shows of each unit, beside what a mode requests of it.
+    /// What the board shows of each actuator, beside what a mode requests of it.
     fn observe(&self, files: &impl Files, mode: &PowerMode, seen: &mut Vec<Seen>) {
         seen.clear();
         let target = Target::Mode(mode, self.clocks, &self.obedience);
-        let is_cooled = |unit, value| self.cooling.explains(files, &self.knobs, unit, value);
+        let is_cooled =
+            |actuator, value| self.cooling.explains(files, &self.knobs, actuator, value);
         observe(files, &self.knobs, target, is_cooled, |it| seen.push(it));
     }
 
@@ -204,8 +205,8 @@ impl Board {
     pub fn test_obedience(&mut self, files: &mut impl Files, mode: &PowerMode) {
         let online = self.knobs.cpus.online(files);
         let (knobs, cooling) = (&self.knobs, &self.cooling);
-        let shown = |unit| knobs.shown(files, unit, online);
-        let is_cooled = |unit, value| cooling.explains(files, knobs, unit, value);
+        let shown = |actuator| knobs.shown(files, actuator, online);
+        let is_cooled = |actuator, value| cooling.explains(files, knobs, actuator, value);
         if !self.obedience.begin_test(knobs, shown, is_cooled) {
             return;
         }
@@ -253,22 +254,25 @@ impl Board {
     pub fn is_raised(&self, files: &impl Files, mode: &PowerMode) -> bool {
         let target = Target::Mode(mode, self.clocks, &self.obedience);
         let cores = target.cores(&self.knobs, 0);
-        let is_above = |unit, wanted, knob: &Knob| {
+        let is_above = |actuator, wanted, knob: &Knob| {
             knob.read(files).is_ok_and(|shown| {
-                shown > wanted && !self.obedience.is_known(&Seen::of(unit, wanted, shown))
+                shown > wanted && !self.obedience.is_known(&Seen::new(actuator, wanted, shown))
             })
         };
-        let gpu = self.knobs.gpu_unit();
-        let mut limits = self.knobs.limits(cores).filter(|(unit, _)| *unit <= gpu);
+        let gpu = self.knobs.gpu_actuator();
+        let mut limits = self
+            .knobs
+            .limits(cores)
+            .filter(|(actuator, _)| *actuator <= gpu);
         // A program that raises the number of cores switches on the first one that is off.
         let mut switches = (0..).zip(&self.knobs.cpus.cores);
         let off = switches.find_map(|(place, core)| match has(cores, place) {
             true => None,
             false => Some((place, core.online.as_ref()?)),
         });
-        limits.any(|(unit, limits)| {
-            let wanted = target.request(&self.knobs, unit);
-            wanted.is_some_and(|[_, wanted]| is_above(unit, wanted, &limits.max))
+        limits.any(|(actuator, limits)| {
+            let wanted = target.request(&self.knobs, actuator);
+            wanted.is_some_and(|[_, wanted]| is_above(actuator, wanted, &limits.max))
         }) || off.is_some_and(|(place, switch)| is_above(self.knobs.core(place), 0, switch))
     }
 
@@ -291,14 +295,14 @@ impl Board {
     /// Whether nothing is known that keeps a clock above a mode.
     pub fn reaches(&self, mode: &PowerMode) -> bool {
         let knobs = &self.knobs;
-        let is_below = |unit: usize, khz: u32| {
-            let (_, kilo) = knobs.table(unit);
-            let floor = self.obedience.floor(unit);
+        let is_below = |actuator: usize, khz: u32| {
+            let (_, kilo) = knobs.table(actuator);
+            let floor = self.obedience.floor(actuator);
             floor.is_none_or(|floor| floor <= i64::from(khz) * i64::from(kilo))
         };
         knobs.cpu_floor(mode.cores, &self.obedience) <= mode.cpu.0
-            && is_below(knobs.gpu_unit(), mode.gpu.0)
-            && is_below(knobs.memory_unit(), mode.emc.0)
+            && is_below(knobs.gpu_actuator(), mode.gpu.0)
+            && is_below(knobs.memory_actuator(), mode.emc.0)
     }
 
     fn compare(
@@ -316,7 +320,7 @@ impl Board {
             |_, _| false,
             |seen| {
                 // Nothing cools the memory.
-                let is_coolable = seen.unit <= self.knobs.gpu_unit();
+                let is_coolable = seen.actuator <= self.knobs.gpu_actuator();
                 match seen.shown {
                     _ if is_as_requested(&seen) => {}
                     Some(shown) if is_coolable && shown < seen.wanted => {
@@ -334,10 +338,10 @@ impl Board {
         Ok(effective)
     }
 
-    /// What is wrong with a unit, in the terms of its file.
+    /// What is wrong with an actuator, in the terms of its file.
     fn difference(&self, files: &impl Files, seen: &Seen) -> Option<KnobError> {
         let online = self.knobs.cpus.online(files);
-        let shown = self.knobs.shown(files, seen.unit, online)?;
+        let shown = self.knobs.shown(files, seen.actuator, online)?;
         let differs = |found| {
             let Disobedience {
                 path, wanted, is, ..
@@ -354,9 +358,9 @@ impl Board {
     /// Verifies the minima of clocks, but for those that are known not to obey.
     fn verify_minima(&self, files: &impl Files, target: Target<'_>) -> Result<(), KnobError> {
         let online = self.knobs.cpus.online(files);
-        for (unit, limits) in self.knobs.limits(online) {
-            let wanted = target.request(&self.knobs, unit);
-            let is_other = self.obedience.has_other_minimum(unit);
+        for (actuator, limits) in self.knobs.limits(online) {
+            let wanted = target.request(&self.knobs, actuator);
+            let is_other = self.obedience.has_other_minimum(actuator);
             if let Some([min, _]) = wanted.filter(|_| !is_other) {
                 let max = limits.max.read(files).unwrap_or(min);
                 expect(files, &limits.min, min.min(max))?;
@@ -368,26 +372,26 @@ impl Board {
     /// Counts minima that others have changed since the last request.
     fn flip_minima(&mut self, files: &impl Files) {
         let online = self.knobs.cpus.online(files);
-        for (unit, limits) in self.knobs.limits(online) {
-            if let Some([min, _]) = self.requests.of(unit)
+        for (actuator, limits) in self.knobs.limits(online) {
+            if let Some([min, _]) = self.requests.get(actuator)
                 && let Ok(max) = limits.max.read(files)
                 && limits.min.read(files) != Ok(min.min(max))
             {
-                self.obedience.flip_minimum(unit);
+                self.obedience.flip_minimum(actuator);
             }
         }
     }
 
     fn learn_minima(&mut self, files: &impl Files, mode: &PowerMode) {
         let online = self.knobs.cpus.online(files);
-        for (unit, limits) in self.knobs.limits(online) {
+        for (actuator, limits) in self.knobs.limits(online) {
             let target = Target::Mode(mode, self.clocks, &self.obedience);
-            let wanted = target.request(&self.knobs, unit);
+            let wanted = target.request(&self.knobs, actuator);
             let max = limits.max.read(files);
             let differs = wanted
                 .zip(max.ok())
                 .is_none_or(|([min, _], max)| limits.min.read(files) != Ok(min.min(max)));
-            self.obedience.learn_minimum(unit, differs);
+            self.obedience.learn_minimum(actuator, differs);
         }
     }
 
@@ -403,23 +407,23 @@ impl Board {
         if let Some(memory) = &self.knobs.memory {
             is_fixed &= memory.is_held(files) == Ok(true);
         }
-        let clock = |unit: usize| {
-            let (table, kilo) = self.knobs.table(unit);
-            let shown = self.knobs.shown(files, unit, online)?;
+        let clock = |actuator: usize| {
+            let (table, kilo) = self.knobs.table(actuator);
+            let shown = self.knobs.shown(files, actuator, online)?;
             let kilo = i64::from(kilo);
             let up = shown.map(|value| value.saturating_add(kilo - 1) / kilo);
             let highest = table.last().copied().unwrap_or(u32::MAX);
             let khz = up.map_or(highest, |khz| u32::try_from(khz.max(0)).unwrap_or(u32::MAX));
             Some(Kilohertz(khz))
         };
-        let cpus = (0..self.knobs.gpu_unit()).filter_map(clock);
+        let cpus = (0..self.knobs.gpu_actuator()).filter_map(clock);
         let cpu = cpus.clone().max();
         Current {
             cores: online.count_ones(),
             is_fixed: is_fixed && cpus.min() == cpu,
             cpu,
-            gpu: clock(self.knobs.gpu_unit()),
-            emc: clock(self.knobs.memory_unit()),
+            gpu: clock(self.knobs.gpu_actuator()),
+            emc: clock(self.knobs.memory_actuator()),
         }
     }
 

@@ -24,7 +24,7 @@ const HWMON: &str = "/sys/class/hwmon";
 const IIO: &str = "/sys/bus/i2c/drivers/ina3221x";
 
 /// Rails that are the module's whole input (section 6.2).
-const INPUTS: [&str; 2] = ["VDD_IN", "POM_5V_IN"];
+const MODULE_INPUTS: [&str; 2] = ["VDD_IN", "POM_5V_IN"];
 
 /// Rails that add up to the input of a board without an input rail: AGX Orin and AGX Xavier
 /// (section 6.2). On AGX Orin VIN_SYS_5V0 contains VDDQ_VDD2_1V8AO.
@@ -34,7 +34,7 @@ const SUMS: [&[&str]; 2] = [
 ];
 
 /// The highest input voltage of a module, in mV. Assumed if a rail's voltage cannot be read.
-const HIGHEST_MV: i64 = 20_000;
+const HIGHEST_INPUT_MV: i64 = 20_000;
 
 /// Longest interval in samples between two reads of a rail's voltage. Rails take turns, so that all
 /// samples cost the same.
@@ -119,7 +119,7 @@ impl Rails {
 
     /// The rail that is the module's whole input.
     pub(crate) fn input_rail(&self) -> Option<&Rail> {
-        INPUTS.into_iter().find_map(|label| self.rail(label))
+        MODULE_INPUTS.into_iter().find_map(|label| self.rail(label))
     }
 
     /// The number of chips that the total comes from.
@@ -195,7 +195,7 @@ impl Rails {
             microwatts[rail.chip] += rail.reading.microwatts();
             powers[rail.chip] = milliwatts(microwatts[rail.chip]);
         }
-        Ok(Sample::of(powers))
+        Ok(Sample::from_chips(powers))
     }
 
     /// Reads the voltages that are unknown or whose turn it is, and that of the rail whose current has
@@ -260,7 +260,7 @@ impl From<PowerError> for SampleFault {
 /// The rails to add up (section 6.2).
 fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
     let has = |label: &str| rails.iter().any(|rail| *rail.label == *label);
-    let input = INPUTS.into_iter().find(|label| has(label));
+    let input = MODULE_INPUTS.into_iter().find(|label| has(label));
     let sum = SUMS
         .iter()
         .find(|labels| labels.iter().all(|label| has(label)));
@@ -363,7 +363,7 @@ fn rail<F: Files>(
     }
     let number = |name| search.word(&device.join(name)).ok()?.parse::<i64>().ok();
     let millivolts = number(voltage).filter(|mv| (1..FULL_SCALE_MV).contains(mv));
-    let millivolts = millivolts.unwrap_or(HIGHEST_MV);
+    let millivolts = millivolts.unwrap_or(HIGHEST_INPUT_MV);
     let readings_ma = (0..READINGS).filter_map(|_| number(current));
     let step = Step::new(number(shunt), millivolts, readings_ma);
     Some(Rail {

@@ -19,17 +19,18 @@ impl Preset {
     /// The mode of a grid that a busy workload has under this preset: the values nearest to the ceilings.
     pub fn mode(&self, grid: &Grid) -> PowerMode {
         let [cpu, gpu, emc] = self.ceilings;
-        let of = |axis: Axis, ceiling: Option<u32>| nearest(grid.axis(axis), ceiling).unwrap_or(0);
+        let nearest_value =
+            |axis: Axis, ceiling: Option<u32>| nearest(grid.axis(axis), ceiling).unwrap_or(0);
         PowerMode::from_knobs([
-            of(Axis::Cores, Some(self.cores)),
-            of(Axis::Cpu, cpu),
-            of(Axis::Gpu, gpu),
-            of(Axis::Emc, emc),
+            nearest_value(Axis::Cores, Some(self.cores)),
+            nearest_value(Axis::Cpu, cpu),
+            nearest_value(Axis::Gpu, gpu),
+            nearest_value(Axis::Emc, emc),
         ])
     }
 }
 
-/// The value of a table that is nearest to a ceiling, as the kernel takes it; the highest without a ceiling.
+/// The value of a table that is nearest to a ceiling, as Linux takes it; the highest without a ceiling.
 pub(crate) fn nearest(table: &[u32], ceiling: Option<u32>) -> Option<u32> {
     match ceiling {
         None => table.last().copied(),
@@ -113,14 +114,14 @@ impl Raw {
             self.online.extend(core.map(|core| (core, value == 1)));
             return;
         }
-        let unit = match clock {
+        let per_khz = match clock {
             "GPU" | "EMC" => 1_000,
             _ if clock.starts_with("CPU_") => 1,
             _ => return,
         };
         if name == "MAX_FREQ" {
             // −1, and 0 for the memory, mean no ceiling.
-            let khz = u32::try_from(value / unit).ok().filter(|&khz| khz > 0);
+            let khz = u32::try_from(value / per_khz).ok().filter(|&khz| khz > 0);
             self.ceilings.push((clock.to_owned(), khz));
         }
     }

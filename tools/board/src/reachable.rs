@@ -35,9 +35,9 @@ impl Knobs {
         let policies = self.cpus.policies.iter().enumerate();
         // Where one of its cores is always online, the floor of a cluster counts in any case. A cluster that
         // cannot be read counts as fastest, but was asked for its lowest clock.
-        let floored = policies.filter(|(unit, policy)| {
-            let is_avoidable = policy.cores & on == 0 || obedience.is_unknown(*unit);
-            is_avoidable && obedience.floor(*unit).is_some()
+        let floored = policies.filter(|(actuator, policy)| {
+            let is_avoidable = policy.cores & on == 0 || obedience.is_unknown(*actuator);
+            is_avoidable && obedience.floor(*actuator).is_some()
         });
         let late = floored.fold(0, |set, (_, policy)| set | policy.cores);
         let all = Cpus::first(self.cpus.cores.len() as u32) & !off & !on;
@@ -59,7 +59,7 @@ impl Knobs {
         let cores = self.cores(count, obedience);
         let policies = self.cpus.policies.iter().enumerate();
         let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
-        let floors = online.filter_map(|(unit, _)| obedience.floor(unit));
+        let floors = online.filter_map(|(actuator, _)| obedience.floor(actuator));
         floors
             .max()
             .map_or(0, |khz| u32::try_from(khz).unwrap_or(u32::MAX))
@@ -71,7 +71,7 @@ impl Knobs {
         let cores = self.cores(count, obedience);
         let policies = self.cpus.policies.iter().enumerate();
         let online = policies.filter(|(_, policy)| policy.cores & cores != 0);
-        let asked = online.filter_map(|(unit, _)| obedience.ask(unit, khz.into()));
+        let asked = online.filter_map(|(actuator, _)| obedience.ask(actuator, khz.into()));
         u32::try_from(asked.min()?).ok()
     }
 }

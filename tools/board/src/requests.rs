@@ -18,7 +18,7 @@ impl Requests {
     }
 
     /// The last request; `None` if it is unknown.
-    pub fn of(&self, clock: usize) -> Option<[i64; 2]> {
+    pub fn get(&self, clock: usize) -> Option<[i64; 2]> {
         self.0.get(clock).copied().flatten()
     }
 

@@ -75,7 +75,7 @@ impl Board {
     }
 
     /// The maxima that cooling caps now. Each comes with its cap and with the maximum that was
-    /// probably requested, in the unit of its file. A capped file hides the request, so it is assumed
+    /// probably requested, in the unit of measure of its file. A capped file hides the request, so it is assumed
     /// to be the ceiling of nvpmodel's mode, or the highest clock.
     fn uncapped(&self, files: &impl Files) -> Vec<(&Knob, i64, i64)> {
         let mode = self.nvpmodel.mode(files);

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::files::Knob;
 
-const END: &str = "end";
+const END_LINE: &str = "end";
 
 /// Values of knobs by their paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Saved(pub(crate) Vec<(Arc<Path>, i64)>);
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SavedError {
     /// The last line is not `end`: the text may be truncated.
-    #[error("the last line is not `{END}`")]
+    #[error("the last line is not `{END_LINE}`")]
     NoEnd,
     /// A line is not a path and a value, separated by a space.
     #[error("line {line}: expected a path and a value")]
@@ -46,8 +46,8 @@ impl Saved {
 
     /// The value that was saved under a name.
     pub(crate) fn named(&self, name: &Path) -> Option<i64> {
-        let of = |(path, _): &&(Arc<Path>, i64)| **path == *name;
-        self.0.iter().find(of).map(|(_, value)| *value)
+        let has_name = |(path, _): &&(Arc<Path>, i64)| **path == *name;
+        self.0.iter().find(has_name).map(|(_, value)| *value)
     }
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Saved {
         for (path, value) in &self.0 {
             writeln!(f, "{} {value}", path.display())?;
         }
-        writeln!(f, "{END}")
+        writeln!(f, "{END_LINE}")
     }
 }
 
@@ -64,7 +64,7 @@ impl FromStr for Saved {
     type Err = SavedError;
 
     fn from_str(text: &str) -> Result<Self, SavedError> {
-        let body = text.strip_suffix(&format!("{END}\n"));
+        let body = text.strip_suffix(&format!("{END_LINE}\n"));
         let body = body.ok_or(SavedError::NoEnd)?;
         let mut saved: Vec<(Arc<Path>, i64)> = Vec::new();
         for (text, line) in body.lines().zip(1..) {

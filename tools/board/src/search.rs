@@ -131,13 +131,13 @@ impl<'a, F: Files> Search<'a, F> {
         numbers
     }
 
-    /// A table of clocks in kHz, ascending. The file's unit is 1/`unit` kHz. Words that are not a
+    /// A table of clocks in kHz, ascending. The file's unit of measure is 1/`per_khz` kHz. Words that are not a
     /// whole number of kHz are left out.
-    pub fn table(&self, path: &Path, unit: u32) -> Result<Vec<u32>, Refusal> {
+    pub fn table(&self, path: &Path, per_khz: u32) -> Result<Vec<u32>, Refusal> {
         let text = self.text(path)?;
         let mut table: Vec<u32> = text
             .split_whitespace()
-            .filter_map(|word| khz(word.parse().ok()?, unit))
+            .filter_map(|word| khz(word.parse().ok()?, per_khz))
             .collect();
         table.sort_unstable();
         table.dedup();

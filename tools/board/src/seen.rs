@@ -1,4 +1,4 @@
-//! What the board shows of a unit, beside what was requested of it.
+//! What the board shows of an actuator, beside what was requested of it.
 
 use std::fmt;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::files::{KnobError, Refusal};
 
-/// What a unit shows, beside what was requested of it.
+/// What an actuator shows, beside what was requested of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    pub unit: usize,
+    pub actuator: usize,
     pub wanted: i64,
     /// `None` if it cannot be read.
     pub shown: Option<i64>,
@@ -20,10 +20,10 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// A unit that shows a value.
-    pub fn of(unit: usize, wanted: i64, shown: i64) -> Self {
+    /// An actuator that shows a value.
+    pub fn new(actuator: usize, wanted: i64, shown: i64) -> Self {
         Self {
-            unit,
+            actuator,
             wanted,
             shown: Some(shown),
             is_cooled: false,
@@ -32,7 +32,7 @@ impl Seen {
     }
 }
 
-/// A knob that does not obey, with values in the unit of its file.
+/// A knob that does not obey, with values in the unit of measure of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disobedience {
     /// The knob.
@@ -46,7 +46,7 @@ pub struct Disobedience {
 }
 
 impl Disobedience {
-    /// Adds why a write failed, if it was one to the same folder: all files of a unit are in one.
+    /// Adds why a write failed, if it was one to the same folder: all files of an actuator are in one.
     pub(crate) fn because(self, refused: &[KnobError]) -> Self {
         let why = refused.iter().find_map(|error| match error {
             KnobError::Refused { path, why, .. } if path.parent() == self.path.parent() => {

@@ -65,7 +65,7 @@ impl Reach {
         }
     }
 
-    /// What a unit with this table leaves of the values, given its floor and what it is to be asked for.
+    /// What an actuator with this table leaves of the values, given its floor and what it is to be asked for.
     fn bounded(self, table: &[u32], floor: u32, ask: impl Fn(u32) -> Option<u32>) -> Self {
         match self {
             Self::Values(values) => Self::Values(bounded(&values, table, floor, ask)),
@@ -122,7 +122,7 @@ fn stands(grid: &[u32], table: &[u32]) -> Vec<Stand> {
     stands
 }
 
-/// The values from a floor on that a unit takes: `ask` gives what to ask it for, if it takes the value. If it
+/// The values from a floor on that an actuator takes: `ask` gives what to ask it for, if it takes the value. If it
 /// takes none, the first value from the floor on, whose prediction bounds the power. If the whole grid is below
 /// the floor, the grid's highest value, with the board's clock at the floor.
 fn bounded(
@@ -184,11 +184,11 @@ impl Board {
             };
             Ok(Reach::Free(highest))
         };
-        let clock = |reach: Reach, unit: usize| {
-            let (table, kilo) = knobs.table(unit);
-            let floor = khz(obedience.floor(unit), kilo);
+        let clock = |reach: Reach, actuator: usize| {
+            let (table, kilo) = knobs.table(actuator);
+            let floor = khz(obedience.floor(actuator), kilo);
             let ask = |khz| {
-                let asked = obedience.ask(unit, i64::from(khz) * i64::from(kilo))?;
+                let asked = obedience.ask(actuator, i64::from(khz) * i64::from(kilo))?;
                 u32::try_from(asked / i64::from(kilo)).ok()
             };
             reach.bounded(table, floor, ask)
@@ -210,8 +210,8 @@ impl Board {
             reach: [
                 cores,
                 cpu,
-                clock(reach(Axis::Gpu, of_gpu)?, knobs.gpu_unit()),
-                clock(reach(Axis::Emc, of_emc)?, knobs.memory_unit()),
+                clock(reach(Axis::Gpu, of_gpu)?, knobs.gpu_actuator()),
+                clock(reach(Axis::Emc, of_emc)?, knobs.memory_actuator()),
             ],
         })
     }

@@ -11,11 +11,11 @@ const STEP_UV: i64 = 40;
 const SHUNTS_UOHM: RangeInclusive<i64> = 100..=100_000;
 
 /// The smallest known shunt, in mΩ. It has the largest offset.
-const SHUNT_MOHM: i64 = 2;
+const SMALLEST_KNOWN_SHUNT_MOHM: i64 = 2;
 
 /// Lowest plausible current in mA: the offset can make the current read negative down to this
 /// value.
-pub(crate) const LOWEST_MA: i64 = -2 * STEP_UV / SHUNT_MOHM;
+pub(crate) const LOWEST_MA: i64 = -2 * STEP_UV / SMALLEST_KNOWN_SHUNT_MOHM;
 
 /// Steps of the current at shunts of 2, 4, 5 and 10 mΩ, in mA.
 const STEPS_MA: [i64; 4] = [20, 10, 8, 4];
@@ -45,7 +45,7 @@ impl Step {
                 (STEP_UV * 1_000 * millivolts + uohm - 1) / uohm,
                 STEP_UV * 1_000 / uohm,
             ),
-            None => Self::Inferred(Currents::of(readings_ma), millivolts),
+            None => Self::Inferred(Currents::from_readings(readings_ma), millivolts),
         }
     }
 
@@ -79,7 +79,7 @@ impl Step {
 pub(crate) struct Currents(u64);
 
 impl Currents {
-    fn of(readings_ma: impl Iterator<Item = i64>) -> Self {
+    fn from_readings(readings_ma: impl Iterator<Item = i64>) -> Self {
         let mut currents = Self(MULTIPLE_MA);
         readings_ma.for_each(|reading| currents.add(reading));
         currents
@@ -109,7 +109,7 @@ impl Currents {
     fn step_ma(self) -> i64 {
         let divides = |step: &i64| self.0.is_multiple_of(step.unsigned_abs());
         let step = STEPS_MA.into_iter().find(divides);
-        step.unwrap_or(STEP_UV / SHUNT_MOHM)
+        step.unwrap_or(STEP_UV / SMALLEST_KNOWN_SHUNT_MOHM)
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     /// All states of [`Currents`] that readings at a shunt can lead to.
     fn reachable(shunt_mohm: i64) -> Vec<Currents> {
-        let mut all = vec![Currents::of([].into_iter())];
+        let mut all = vec![Currents::from_readings([].into_iter())];
         let mut next = 0;
         while let Some(&before) = all.get(next) {
             next += 1;
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_inferred_step_is_never_below_the_shunt_s() {
-        for shunt_mohm in SHUNT_MOHM..=100 {
+        for shunt_mohm in SMALLEST_KNOWN_SHUNT_MOHM..=100 {
             for currents in reachable(shunt_mohm) {
                 let step = currents.step_ma();
                 // Within the half mA by which the driver rounds.
@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn the_step_is_the_largest_that_divides_all_readings_so_far() {
-        for shunt_mohm in SHUNT_MOHM..=100 {
+        for shunt_mohm in SMALLEST_KNOWN_SHUNT_MOHM..=100 {
             for first in 0..200 {
                 for spread in [1, 2, 3, 7] {
                     let readings = [0, 0, spread, -spread];
                     let readings = readings.map(|it| shown_ma(first + it, shunt_mohm));
-                    let mut currents = Currents::of([].into_iter());
+                    let mut currents = Currents::from_readings([].into_iter());
                     for (last, reading) in readings.into_iter().enumerate() {
                         currents.add(reading);
                         let divides =
@@ -178,11 +178,12 @@ mod tests {
         for (shunt_mohm, expected) in [(2, 20), (4, 10), (5, 8), (10, 4)] {
             for steps in 1..100 {
                 let readings = [steps, steps + 1].map(|it| shown_ma(it, shunt_mohm));
-                let currents = Currents::of(readings.into_iter());
+                let currents = Currents::from_readings(readings.into_iter());
                 assert_eq!(currents.step_ma(), expected, "{readings:?}");
             }
         }
-        let step_ma = |readings: &[i64]| Currents::of(readings.iter().copied()).step_ma();
+        let step_ma =
+            |readings: &[i64]| Currents::from_readings(readings.iter().copied()).step_ma();
         // No reading; zeros only; an offset below zero.
         assert_eq!(step_ma(&[]), 20);
         assert_eq!(step_ma(&[0, 0]), 20);

@@ -18,8 +18,8 @@ pub enum Clocks {
     /// Minimum and maximum are the clock of the mode.
     #[default]
     Pin,
-    /// The maximum is the clock of the mode, the minimum that of the table: the kernel's governors
-    /// lower the clocks of idle units.
+    /// The maximum is the clock of the mode, the minimum that of the table: Linux's governors
+    /// lower the clocks of idle parts.
     Cap,
 }
 
@@ -75,32 +75,32 @@ impl Target<'_> {
         }
     }
 
-    /// Minimum and maximum to request of a clock, in the unit of its files. `None` if the target is no mode, or
+    /// Minimum and maximum to request of a clock, in the unit of measure of its files. `None` if the target is no mode, or
     /// the clock does not take the mode's value.
-    pub fn request(&self, knobs: &Knobs, unit: usize) -> Option<[i64; 2]> {
+    pub fn request(&self, knobs: &Knobs, actuator: usize) -> Option<[i64; 2]> {
         let Self::Mode(mode, clocks, obedience) = self else {
             return None;
         };
-        let (table, kilo) = knobs.table(unit);
-        let khz = match unit {
-            unit if unit < knobs.gpu_unit() => mode.cpu,
-            unit if unit == knobs.gpu_unit() => mode.gpu,
+        let (table, kilo) = knobs.table(actuator);
+        let khz = match actuator {
+            actuator if actuator < knobs.gpu_actuator() => mode.cpu,
+            actuator if actuator == knobs.gpu_actuator() => mode.gpu,
             _ => mode.emc,
         };
         let [wanted, lowest] = [khz.0, table.first().copied().unwrap_or(khz.0)]
             .map(|khz| i64::from(khz) * i64::from(kilo));
-        let wanted = obedience.request(unit, wanted, lowest);
-        Some(match unit == knobs.memory_unit() {
+        let wanted = obedience.request(actuator, wanted, lowest);
+        Some(match actuator == knobs.memory_actuator() {
             // A mode holds the rate.
             true => [wanted; 2],
             false => clocks.limits(wanted, lowest),
         })
     }
 
-    /// Minimum and maximum of a clock in cpufreq or devfreq, in the unit of its files.
-    pub fn limits(&self, knobs: &Knobs, unit: usize, limits: &Limits) -> Option<[i64; 2]> {
+    /// Minimum and maximum of a clock in cpufreq or devfreq, in the unit of measure of its files.
+    pub fn limits(&self, knobs: &Knobs, actuator: usize, limits: &Limits) -> Option<[i64; 2]> {
         match self {
-            Self::Mode(..) => self.request(knobs, unit),
+            Self::Mode(..) => self.request(knobs, actuator),
             Self::Saved(saved) => saved.limits(limits),
         }
     }
@@ -122,7 +122,7 @@ impl Target<'_> {
     pub fn memory(&self, knobs: &Knobs, memory: &Bpmp, cap: Option<i64>) -> Option<MemoryTarget> {
         match self {
             Self::Mode(..) => {
-                let [hz, _] = self.request(knobs, knobs.memory_unit())?;
+                let [hz, _] = self.request(knobs, knobs.memory_actuator())?;
                 let below = cap.is_some_and(|cap| Cap::ceiling(cap) < hz);
                 let lifted = memory.cap.as_ref().filter(|_| below);
                 Some(MemoryTarget {
@@ -148,7 +148,7 @@ impl Target<'_> {
 pub enum Effective {
     /// Every clock is as requested.
     AsRequested,
-    /// The kernel caps a clock below the request, as it does against heat.
+    /// Linux caps a clock below the request, as it does against heat.
     Capped,
 }
 
@@ -165,23 +165,23 @@ pub(crate) fn check(
             expect(files, knob, i64::from(has(wanted, place)))?;
         }
     }
-    for (unit, policy) in cpus.policies.iter().enumerate() {
+    for (actuator, policy) in cpus.policies.iter().enumerate() {
         if policy.cores & wanted != 0 {
             expect_limits(
                 files,
                 &policy.limits,
-                target.limits(knobs, unit, &policy.limits),
+                target.limits(knobs, actuator, &policy.limits),
             )?;
         }
     }
     if let Some(gpu) = &knobs.gpu {
-        let wanted = target.limits(knobs, knobs.gpu_unit(), &gpu.limits);
+        let wanted = target.limits(knobs, knobs.gpu_actuator(), &gpu.limits);
         expect_limits(files, &gpu.limits, wanted)?;
     }
     match knobs.memory.as_ref().map(|memory| &memory.control) {
         Some(Control::Bpmp(bpmp)) => expect_rate(files, knobs, bpmp, target),
         Some(Control::Devfreq(limits)) => {
-            let wanted = target.limits(knobs, knobs.memory_unit(), limits);
+            let wanted = target.limits(knobs, knobs.memory_actuator(), limits);
             expect_limits(files, limits, wanted)
         }
         None => Ok(()),
@@ -225,7 +225,7 @@ fn expect_limits(
     expect(files, &limits.min, min.min(shown))
 }
 
-/// Tells of each unit that is there what the board shows, beside what a mode requests of it.
+/// Tells of each actuator that is there what the board shows, beside what a mode requests of it.
 /// `is_cooled` says whether a cooling device explains that a clock is at most at a value.
 pub(crate) fn observe(
     files: &impl Files,
@@ -236,25 +236,25 @@ pub(crate) fn observe(
 ) {
     let online = knobs.cpus.online(files);
     let wanted = target.cores(knobs, online);
-    for unit in 0..knobs.units() {
-        let Some(shown) = knobs.shown(files, unit, online) else {
+    for actuator in 0..knobs.actuators() {
+        let Some(shown) = knobs.shown(files, actuator, online) else {
             continue;
         };
-        let request = match knobs.place(unit) {
+        let request = match knobs.place(actuator) {
             Some(place) => Some(i64::from(has(wanted, place))),
-            None => target.request(knobs, unit).map(|[_, max]| max),
+            None => target.request(knobs, actuator).map(|[_, max]| max),
         };
         let Some(wanted) = request else { continue };
         let shown = shown.ok();
         let memory = knobs
             .memory
             .as_ref()
-            .filter(|_| unit == knobs.memory_unit());
+            .filter(|_| actuator == knobs.memory_actuator());
         tell(Seen {
-            unit,
+            actuator,
             wanted,
             shown,
-            is_cooled: shown.is_some_and(|shown| shown < wanted && is_cooled(unit, shown)),
+            is_cooled: shown.is_some_and(|shown| shown < wanted && is_cooled(actuator, shown)),
             is_released: memory.is_some_and(|memory| memory.is_held(files) == Ok(false)),
         });
     }

@@ -23,7 +23,7 @@ use crate::clock::Limits;
 use crate::cpu::{CoreSet, has};
 use crate::cpusets::Cpusets;
 use crate::files::{Files, Knob, KnobError};
-use crate::journal::{Failures, RETRIES, expect, expect_at_most, with_retries};
+use crate::journal::{Failures, READ_RETRIES, expect, expect_at_most, with_retries};
 use crate::knobs::Knobs;
 use crate::memory::{Bpmp, Cap, Control, Memory};
 use crate::requests::Requests;
@@ -83,7 +83,7 @@ impl<'a, F: Files> Transition<'a, F> {
             cpusets,
             target,
             is_second: false,
-            patience: [0, RETRIES],
+            patience: [0, READ_RETRIES],
             writes: 0,
             failures: Failures::default(),
             too_fast: None,
@@ -167,7 +167,7 @@ impl<'a, F: Files> Transition<'a, F> {
         true
     }
 
-    /// A unit that is higher than a mode wants it, or cannot be read and was not known for it. Saved values are
+    /// An actuator that is higher than a mode wants it, or cannot be read and was not known for it. Saved values are
     /// restored in any case.
     fn too_high(&self) -> Option<Seen> {
         let Target::Mode(_, _, obedience) = self.target else {
@@ -176,7 +176,7 @@ impl<'a, F: Files> Transition<'a, F> {
         let mut found = None;
         let never_cooled = |_, _| false;
         observe(self.files, self.knobs, self.target, never_cooled, |seen| {
-            let is_hidden = seen.shown.is_none() && !obedience.is_unknown(seen.unit);
+            let is_hidden = seen.shown.is_none() && !obedience.is_unknown(seen.actuator);
             if is_hidden || self.knobs.is_above(&seen) {
                 found = Some(seen);
             }
@@ -184,13 +184,13 @@ impl<'a, F: Files> Transition<'a, F> {
         found
     }
 
-    /// Does not wait for a unit that is known not to obey.
-    fn turn_to(&mut self, unit: usize) {
+    /// Does not wait for an actuator that is known not to obey.
+    fn turn_to(&mut self, actuator: usize) {
         let is_stubborn = match self.target {
-            Target::Mode(_, _, obedience) => obedience.has_failed(unit),
+            Target::Mode(_, _, obedience) => obedience.has_failed(actuator),
             Target::Saved(_) => false,
         };
-        self.patience[1] = if is_stubborn { 0 } else { RETRIES };
+        self.patience[1] = if is_stubborn { 0 } else { READ_RETRIES };
     }
 
     /// Counts a failure.
@@ -202,22 +202,22 @@ impl<'a, F: Files> Transition<'a, F> {
 
     fn gpu(&mut self, pass: Pass) {
         if let Some(gpu) = &self.knobs.gpu {
-            self.clock(self.knobs.gpu_unit(), &gpu.limits, pass);
+            self.clock(self.knobs.gpu_actuator(), &gpu.limits, pass);
         }
     }
 
     /// Sets the clocks of all clusters that have one of these cores.
     fn policies(&mut self, cores: CoreSet, pass: Pass) {
-        for (unit, policy) in self.knobs.cpus.policies.iter().enumerate() {
+        for (actuator, policy) in self.knobs.cpus.policies.iter().enumerate() {
             if policy.cores & cores != 0 {
-                self.clock(unit, &policy.limits, pass);
+                self.clock(actuator, &policy.limits, pass);
             }
         }
     }
 
-    fn clock(&mut self, unit: usize, limits: &Limits, pass: Pass) {
-        let wanted = self.target.limits(self.knobs, unit, limits);
-        self.limits(unit, limits, wanted, pass);
+    fn clock(&mut self, actuator: usize, limits: &Limits, pass: Pass) {
+        let wanted = self.target.limits(self.knobs, actuator, limits);
+        self.limits(actuator, limits, wanted, pass);
     }
 
     fn memory(&mut self, pass: Pass) {
@@ -226,25 +226,25 @@ impl<'a, F: Files> Transition<'a, F> {
         };
         match &memory.control {
             Control::Bpmp(bpmp) => self.rate(memory, bpmp, pass),
-            Control::Devfreq(limits) => self.clock(self.knobs.memory_unit(), limits, pass),
+            Control::Devfreq(limits) => self.clock(self.knobs.memory_actuator(), limits, pass),
         }
     }
 
     /// Takes cores offline, the last one first.
     fn cores_off(&mut self, online: CoreSet, wanted: CoreSet) {
         let cpus = &self.knobs.cpus;
-        for (unit, policy) in cpus.policies.iter().enumerate() {
+        for (actuator, policy) in cpus.policies.iter().enumerate() {
             if policy.cores & wanted != 0 {
                 continue;
             }
             let is_online = policy.cores & online != 0;
             if let Some(range) = self.target.parting(policy, cpus).filter(|_| is_online) {
                 for pass in [Pass::Lower, Pass::Raise] {
-                    self.limits(unit, &policy.limits, Some(range), pass);
+                    self.limits(actuator, &policy.limits, Some(range), pass);
                 }
             }
             // A cluster that returns may have other limits.
-            self.requests.set(unit, None);
+            self.requests.set(actuator, None);
         }
         let places = 0..cpus.cores.len() as u32;
         for (core, place) in cpus.cores.iter().zip(places).rev() {
@@ -275,7 +275,7 @@ impl<'a, F: Files> Transition<'a, F> {
             // The cluster's limits are stale. Set them before its other cores come online.
             for policy in &cpus.policies {
                 if has(policy.cores, place) && policy.cores & online == 0 {
-                    self.patience[0] = RETRIES;
+                    self.patience[0] = READ_RETRIES;
                     self.policies(1 << place, Pass::Lower);
                     self.policies(1 << place, Pass::Raise);
                     self.patience[0] = 0;
@@ -292,11 +292,11 @@ impl<'a, F: Files> Transition<'a, F> {
         true
     }
 
-    fn limits(&mut self, unit: usize, limits: &Limits, wanted: Option<[i64; 2]>, pass: Pass) {
+    fn limits(&mut self, actuator: usize, limits: &Limits, wanted: Option<[i64; 2]>, pass: Pass) {
         let Some([min, max]) = wanted else {
             return;
         };
-        self.turn_to(unit);
+        self.turn_to(actuator);
         // The files of a cluster appear some time after its first core is on.
         let shown = [&limits.min, &limits.max]
             .map(|limit| with_retries(self.files, self.patience[0], |files| limit.read(files)));
@@ -308,7 +308,7 @@ impl<'a, F: Files> Transition<'a, F> {
                 i64::MAX
             })
         });
-        let requested = self.requests.of(unit);
+        let requested = self.requests.get(actuator);
         if requested == wanted && [shown_min, shown_max] == [min, max] {
             return;
         }
@@ -317,7 +317,7 @@ impl<'a, F: Files> Transition<'a, F> {
         if lowers != (pass == Pass::Lower) {
             return;
         }
-        self.requests.set(unit, None);
+        self.requests.set(actuator, None);
         let (min, max) = ((&limits.min, min), (&limits.max, max));
         let set = match lowers {
             true => self.put_limits(min, max),
@@ -327,7 +327,7 @@ impl<'a, F: Files> Transition<'a, F> {
             self.put_what_goes(limits, [min.1, max.1]);
         }
         if set.is_ok() && is_read {
-            self.requests.set(unit, wanted);
+            self.requests.set(actuator, wanted);
         }
         self.note(set);
     }
@@ -349,7 +349,7 @@ impl<'a, F: Files> Transition<'a, F> {
     /// Sets each limit of a clock as far as the other one allows it, after one of them failed.
     fn put_what_goes(&mut self, limits: &Limits, [min, max]: [i64; 2]) {
         let lowest = limits.min.read(self.files).unwrap_or(max);
-        // Some kernels take a maximum below the minimum. The first failure tells what is wrong, not these.
+        // Some Linux kernels take a maximum below the minimum. The first failure tells what is wrong, not these.
         if self.put(&limits.max, max).is_err() && lowest > max {
             let _ = self.put(&limits.max, lowest);
         }
@@ -360,7 +360,7 @@ impl<'a, F: Files> Transition<'a, F> {
     }
 
     fn rate(&mut self, memory: &Memory, bpmp: &Bpmp, pass: Pass) {
-        self.turn_to(self.knobs.memory_unit());
+        self.turn_to(self.knobs.memory_actuator());
         let cap = bpmp.cap.as_ref();
         let now = cap.and_then(|cap| cap.knob.read(self.files).ok());
         let Some(mut wanted) = self.target.memory(self.knobs, bpmp, now) else {

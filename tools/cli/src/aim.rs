@@ -178,14 +178,14 @@ mod tests {
             base: Milliwatts(1_000),
             share: 1 << 15,
         };
-        let of = |by| {
+        let idle_for = |by| {
             let objective = Objective::Energy;
             Wanted { objective, by }.idle(Some(model), Milliwatts(4_000))
         };
-        assert_eq!(of(None), Idle::NONE);
-        assert_eq!(of(Some(By::Step(Microseconds(1)))), model);
+        assert_eq!(idle_for(None), Idle::NONE);
+        assert_eq!(idle_for(Some(By::Step(Microseconds(1)))), model);
         let (steps, within) = (1, Milliseconds(60_000));
-        let rests = of(Some(By::Work { steps, within }));
+        let rests = idle_for(Some(By::Work { steps, within }));
         assert_eq!(rests.power(Milliwatts(50_000)), Milliwatts(3_000));
     }
 

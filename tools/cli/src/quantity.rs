@@ -10,20 +10,22 @@ use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliw
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// A number without a unit.
-    #[error("`{text}` has no unit: a {kind} is given in {units}, for instance {example}")]
-    NoUnit {
+    #[error("`{text}` has no unit: a {kind} is given in {measures}, for instance {example}")]
+    NoMeasure {
         text: String,
         kind: &'static str,
-        units: &'static str,
+        measures: &'static str,
         example: &'static str,
     },
     /// An unknown unit, or a unit of another kind of quantity.
-    #[error("`{unit}` in `{text}` is not a unit of {kind}: use {units}, for instance {example}")]
-    WrongUnit {
+    #[error(
+        "`{measure}` in `{text}` is not a unit of {kind}: use {measures}, for instance {example}"
+    )]
+    WrongMeasure {
         text: String,
-        unit: String,
+        measure: String,
         kind: &'static str,
-        units: &'static str,
+        measures: &'static str,
         example: &'static str,
     },
     /// No number before the unit.
@@ -55,7 +57,7 @@ pub enum QuantityError {
 /// A kind of quantity: its units, and texts for messages.
 struct Kind {
     name: &'static str,
-    units: &'static str,
+    measures: &'static str,
     example: &'static str,
     least: &'static str,
     most: &'static str,
@@ -64,7 +66,7 @@ struct Kind {
 
 const POWER: Kind = Kind {
     name: "power",
-    units: "W or mW",
+    measures: "W or mW",
     example: "5W",
     least: "1mW",
     most: "4294967W",
@@ -73,7 +75,7 @@ const POWER: Kind = Kind {
 
 const TIME: Kind = Kind {
     name: "time",
-    units: "s, ms, us or min",
+    measures: "s, ms, us or min",
     example: "20s",
     least: "1us",
     most: "71min",
@@ -88,7 +90,7 @@ const TIME: Kind = Kind {
 
 const FREQUENCY: Kind = Kind {
     name: "frequency",
-    units: "kHz, MHz, GHz or Hz",
+    measures: "kHz, MHz, GHz or Hz",
     example: "1.6GHz",
     least: "1kHz",
     most: "4294GHz",
@@ -148,30 +150,30 @@ pub enum NoValue<'a> {
     /// The string does not begin with a number.
     NotANumber,
     /// The string is a number without a unit.
-    NoUnit,
+    NoMeasure,
     /// The unit is not in the list.
-    WrongUnit(&'a str),
+    WrongMeasure(&'a str),
 }
 
 /// Parses a number with a unit. Returns the value in the base unit, rounded down. Units are
 /// case-insensitive, except that `MW` (megawatt) is refused and not read as `mW`.
 pub fn value<'a>(text: &'a str, scales: &[Scale]) -> Result<f64, NoValue<'a>> {
     let trimmed = text.trim();
-    let unit_at = trimmed
+    let measure_at = trimmed
         .char_indices()
         .find(|&(at, c)| (c.is_alphabetic() || c == '%') && !is_exponent(trimmed, at))
         .map_or(trimmed.len(), |(at, _)| at);
-    let (number, unit) = trimmed.split_at(unit_at);
+    let (number, measure) = trimmed.split_at(measure_at);
     let number = number.trim_end().parse::<f64>();
     let number = number.map_err(|_| NoValue::NotANumber)?;
-    if unit.is_empty() {
-        return Err(NoValue::NoUnit);
+    if measure.is_empty() {
+        return Err(NoValue::NoMeasure);
     }
-    let known = if unit == "MW" { "" } else { unit };
+    let known = if measure == "MW" { "" } else { measure };
     let scale = scales
         .iter()
         .find(|(name, _)| *name == known.to_lowercase());
-    let (_, scale) = scale.ok_or(NoValue::WrongUnit(unit))?;
+    let (_, scale) = scale.ok_or(NoValue::WrongMeasure(measure))?;
     // Without the epsilon, 5.1 W could round down to 5099 mW: decimals are not exact in binary.
     Ok((number * scale * (1.0 + f64::EPSILON)).floor())
 }
@@ -185,17 +187,17 @@ fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
             kind: name,
             example,
         },
-        NoValue::NoUnit => QuantityError::NoUnit {
+        NoValue::NoMeasure => QuantityError::NoMeasure {
             text: own(),
             kind: name,
-            units: kind.units,
+            measures: kind.measures,
             example,
         },
-        NoValue::WrongUnit(unit) => QuantityError::WrongUnit {
+        NoValue::WrongMeasure(measure) => QuantityError::WrongMeasure {
             text: own(),
-            unit: unit.to_owned(),
+            measure: measure.to_owned(),
             kind: name,
-            units: kind.units,
+            measures: kind.measures,
             example,
         },
     })?;

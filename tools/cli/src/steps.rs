@@ -20,7 +20,7 @@
 //! | `fetch_ms` | time since the start of the sender in which steps waited for their data, cumulative, in ms with at most three digits after the point |
 //! | `compute_ms` | time since then in which the GPU computed, likewise |
 //!
-//! **Several senders.** The kernel tells the receiver the process of each datagram. A sender is a
+//! **Several senders.** Linux tells the receiver the process of each datagram. A sender is a
 //! process and a name; its count never goes backwards. Senders of the same name do the same steps,
 //! as the ranks of a data-parallel training do; those of different names do different work.
 //!
@@ -49,10 +49,10 @@ pub const MAX_BYTES: usize = 512;
 const MAX_NAME: usize = 64;
 
 /// Minimum time between two lines.
-const INTERVAL: Duration = Duration::from_millis(20);
+const LINE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Minimum time between two attempts to connect.
-const RETRY: Duration = Duration::from_secs(1);
+const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One line of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,7 +263,7 @@ impl Steps {
 
     fn report_at(&mut self, steps: u64, now: Instant) {
         self.line.steps = self.line.steps.max(steps);
-        if is_over(self.sent, INTERVAL, now) {
+        if is_over(self.sent, LINE_INTERVAL, now) {
             self.send(now);
         }
     }
@@ -288,7 +288,7 @@ impl Steps {
     fn connect(&mut self, now: Instant) {
         if let Some(path) = &self.path
             && self.socket.is_none()
-            && is_over(self.tried, RETRY, now)
+            && is_over(self.tried, CONNECT_INTERVAL, now)
         {
             self.tried = Some(now);
             self.socket = connected(path).ok();

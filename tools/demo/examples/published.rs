@@ -102,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             transfer.minibatch,
             folder.path(),
         )?;
-        let of = |name| {
+        let errors_with = |name| {
             let at = names.iter().position(|known| *known == name);
             errors(
                 &corpus,
@@ -114,7 +114,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "{}, {}/{}",
             transfer.board, transfer.workload, transfer.minibatch
         );
-        let [ours, recipe] = [of("wattgate")?, of(transfer.recipe)?];
+        let [ours, recipe] = [errors_with("wattgate")?, errors_with(transfer.recipe)?];
         let published = format!("{} / {}", transfer.time, transfer.power);
         println!("{what:<32}{ours:>14}{recipe:>14}{published:>20}");
     }
@@ -129,7 +129,7 @@ fn corpus(
 ) -> Result<Corpus, Box<dyn Error>> {
     let board = Board::named(board)?;
     let workload = Workload::named(workload)?.with_minibatch(minibatch)?;
-    let modes = Modes::Papers.of(&board, SEED)?;
+    let modes = Modes::Papers.select(&board, SEED)?;
     Ok(simulate(
         &board,
         &workload,

@@ -43,7 +43,7 @@ fn choose(
         let predictions = trained.predictions().filter(|_| !known);
         let predicted = predictions.and_then(|all| Some(all.power.as_ref()?[mode.id] / 1e3));
         Choice {
-            point: Point::of(&mode),
+            point: Point::from_mode(&mode),
             predicted_w: predicted.map(|watts| round(watts, 2)),
             bound_w: predicted
                 .zip(upper.as_ref())
@@ -71,7 +71,7 @@ pub fn summary(choices: &Choices, limits: &[u32], optimum: &[Option<Point>]) -> 
         .map(|(_, choice, best)| 100.0 * (choice.time_ms / best.time_ms - 1.0));
     Some(Summary {
         name: choices.name,
-        time_penalty_pct: Quartiles::of(penalties)?.median,
+        time_penalty_pct: Quartiles::from_values(penalties)?.median,
         area_w: chosen.iter().map(over).sum::<f64>() / n,
         over_pct: share(0.0),
         over_1w_pct: share(1.0),

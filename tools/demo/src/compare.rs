@@ -21,7 +21,7 @@ const CURVE: [Amount; 3] = [Amount::Modes(10), Amount::Modes(20), Amount::Modes(
 const CURVE_RUNS: u64 = 2;
 
 /// Number of steps of the progress bar: all runs of two methods.
-pub const STEPS: u64 = CURVE.len() as u64 * CURVE_RUNS * 2;
+pub const COMPARE_STEPS: u64 = CURVE.len() as u64 * CURVE_RUNS * 2;
 
 /// Computes the learning curves on a corpus.
 pub fn curves(

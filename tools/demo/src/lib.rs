@@ -88,17 +88,17 @@ pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     let old = corpus(&Workload::named(REFERENCE)?)?;
     let new = corpus(&workload)?;
 
-    stage("reference", reference::WORK);
+    stage("reference", reference::REFERENCE_STEPS);
     let references = reference::learn(&old, seed, folder, progress)?;
 
-    stage("transfer", transfer::WORK);
+    stage("transfer", transfer::TRANSFER_STEPS);
     let all = profiled(&new);
     let trained = transfer::train(&new, &references, seed, progress)?;
     for contestant in &trained {
         contestant.export(folder)?;
     }
 
-    stage("compare", compare::STEPS);
+    stage("compare", compare::COMPARE_STEPS);
     let learning = compare::curves(&new, &references, seed, progress)?;
 
     stage("choose", 1);
@@ -109,7 +109,7 @@ pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
         .map(|contestant| choices(contestant, &all, &limits));
     let choices = choices.collect::<Result<Vec<Choices>, _>>()?;
 
-    stage("replay", replay::STEPS);
+    stage("replay", replay::REPLAY_STEPS);
     let [first, ..] = &CONTESTANTS;
     let model = output::model_path(folder, &first.file_name());
     let replay = replay(&board, &workload, seed, &model, progress)?;

@@ -25,7 +25,7 @@ use super::output;
 const RECIPE_REFERENCE: usize = 600;
 
 /// Steps of the progress bar: those of the fit.
-pub const WORK: u64 = PROGRESS;
+pub const REFERENCE_STEPS: u64 = PROGRESS;
 
 /// What was learned from the reference workload.
 pub struct References {

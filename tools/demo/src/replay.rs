@@ -39,7 +39,7 @@ const HOLDERS: [(&str, Holder); 4] = [
 ];
 
 /// Number of steps of the progress bar.
-pub const STEPS: u64 = HOLDERS.len() as u64;
+pub const REPLAY_STEPS: u64 = HOLDERS.len() as u64;
 
 /// Power over time under the limits.
 #[derive(Clone, Debug, Serialize)]

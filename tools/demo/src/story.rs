@@ -87,7 +87,7 @@ pub struct Point {
 
 impl Point {
     /// A profiled mode.
-    pub fn of(mode: &Known) -> Self {
+    pub fn from_mode(mode: &Known) -> Self {
         Self {
             mode: mode.id,
             time_ms: round(mode.time_us / 1e3, 2),

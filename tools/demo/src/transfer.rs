@@ -23,7 +23,7 @@ use super::round::round;
 use super::story::{Learned, Mape};
 
 /// Steps of the progress bar: each contestant, and the fits of the two that export a file.
-pub const WORK: u64 = CONTESTANTS.len() as u64 + 2 * PROGRESS;
+pub const TRANSFER_STEPS: u64 = CONTESTANTS.len() as u64 + 2 * PROGRESS;
 
 /// A method with its training modes.
 pub struct Contestant {

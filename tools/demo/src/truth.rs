@@ -12,7 +12,7 @@ pub fn truth(all: &[Known]) -> Truth {
         let [cpu, gpu, emc] = clocks.map(|khz| khz / 1e3);
         [cores, cpu, gpu, emc]
     };
-    let points = || all.iter().map(Point::of);
+    let points = || all.iter().map(Point::from_mode);
     Truth {
         knobs: all.iter().map(knobs).collect(),
         time_ms: points().map(|point| point.time_ms).collect(),
@@ -22,7 +22,7 @@ pub fn truth(all: &[Known]) -> Truth {
 
 /// The Pareto front as indices into `all`, in ascending order of power.
 pub fn front(all: &[Known]) -> Vec<usize> {
-    let mut points: Vec<Point> = all.iter().map(Point::of).collect();
+    let mut points: Vec<Point> = all.iter().map(Point::from_mode).collect();
     points.sort_by(|a, b| {
         a.power_w
             .total_cmp(&b.power_w)
@@ -47,5 +47,5 @@ pub fn fastest(all: &[Known], limit_w: u32) -> Option<Point> {
         .iter()
         .filter(within)
         .min_by(|a, b| a.time_us.total_cmp(&b.time_us));
-    fastest.map(Point::of)
+    fastest.map(Point::from_mode)
 }

@@ -47,7 +47,7 @@ fn exercise(model: &Model<'_>) {
         if region.modes() > MOST_MODES {
             continue;
         }
-        let front = Front::<16>::of(model, &region, Confidence::P50);
+        let front = Front::<16>::from_model(model, &region, Confidence::P50);
         assert!(!front.points().is_empty(), "every region has a mode");
         let _ = front.select(&Query::default());
     }

@@ -19,7 +19,7 @@ use wattgate_board_tables::Board;
 pub enum Modes {
     /// The modes that PowerTrain profiled.
     Papers,
-    /// The ten modes that Characterizing's regression was fitted to: `a` to `j` of [`CHARACTERIZING`].
+    /// The ten modes that Characterizing's regression was fitted to: `a` to `j` of [`CHARACTERIZING_MODES`].
     Characterizing,
     /// Every mode of the board.
     All,
@@ -34,7 +34,7 @@ const CHARACTERIZED: &str = "xavier-agx";
 
 /// The modes of Characterizing's Table 3 by their labels: online cores, and CPU, GPU and memory clock in
 /// MHz.
-pub const CHARACTERIZING: [(&str, [u32; 4]); 14] = [
+pub const CHARACTERIZING_MODES: [(&str, [u32; 4]); 14] = [
     ("a", [4, 1200, 670, 1333]),
     ("b", [8, 1200, 670, 1333]),
     ("c", [8, 1200, 900, 1333]),
@@ -51,7 +51,7 @@ pub const CHARACTERIZING: [(&str, [u32; 4]); 14] = [
     ("n", [8, 2265, 900, 2133]),
 ];
 
-/// The mode of a board whose clocks are nearest to those of [`CHARACTERIZING`].
+/// The mode of a board whose clocks are nearest to those of [`CHARACTERIZING_MODES`].
 pub fn nearest(board: &Board, [cores, mhz @ ..]: [u32; 4]) -> [u32; 4] {
     let nearest = |axis: &[u32], mhz: u32| {
         let by = |khz: &&u32| khz.abs_diff(1000 * mhz);
@@ -110,7 +110,7 @@ pub enum ModesError {
 
 impl Modes {
     /// Selects modes of a board, in ascending order of their knobs.
-    pub fn of(self, board: &Board, seed: u64) -> Result<Vec<[u32; 4]>, ModesError> {
+    pub fn select(self, board: &Board, seed: u64) -> Result<Vec<[u32; 4]>, ModesError> {
         let number = match self {
             Self::All => return Ok(board.all_modes()),
             Self::Random(number) => number,
@@ -125,7 +125,7 @@ impl Modes {
                 };
             }
             Self::Characterizing if board.name == CHARACTERIZED => {
-                let ten = CHARACTERIZING[..10].iter();
+                let ten = CHARACTERIZING_MODES[..10].iter();
                 let mut modes: Vec<_> = ten.map(|(_, mode)| nearest(board, *mode)).collect();
                 modes.sort_unstable();
                 return Ok(modes);
@@ -161,7 +161,7 @@ impl Modes {
 }
 
 /// The columns of every corpus.
-const COLUMNS: &str = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch,unit,tpc_pg_mask";
+const CORPUS_COLUMNS: &str = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw,kind,minibatch,unit,tpc_pg_mask";
 
 /// The columns that tell how a workload is fed and where the time of a step goes. `fetch_ms` is the wait
 /// for the loader; `epoch` is 0 for the first one and 1 for later ones.
@@ -182,7 +182,7 @@ pub fn fed_csv(
     runs: &[(Feeding, Vec<Profile>)],
 ) -> String {
     let state = state(board, unit);
-    let mut text = format!("{COLUMNS},{FED_COLUMNS}\n");
+    let mut text = format!("{CORPUS_COLUMNS},{FED_COLUMNS}\n");
     for (feeding, profiles) in runs {
         let storage = feeding.storage.map_or("", |(storage, _)| storage.name);
         let epoch = feeding.storage.map_or(Epoch::Later, |(_, epoch)| epoch);
@@ -235,7 +235,7 @@ pub fn with_idle(
 /// Formats profiles as the CSV text of a corpus.
 pub fn csv(board: &Board, unit: &Unit, workload: &Workload, profiles: &[Profile]) -> String {
     let state = state(board, unit);
-    let mut text = format!("{COLUMNS}\n");
+    let mut text = format!("{CORPUS_COLUMNS}\n");
     for profile in profiles {
         let [cores, cpu, gpu, emc] = profile.knobs;
         writeln!(

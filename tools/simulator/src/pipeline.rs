@@ -67,7 +67,7 @@ pub struct Clocks {
 
 impl Clocks {
     /// The clocks of a power mode: number of online cores, then CPU, GPU and memory clock in kHz.
-    pub fn of(board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) -> Self {
+    pub fn from_knobs(board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) -> Self {
         let online = &board.core_order[..cores as usize];
         let clusters = board.clusters.iter();
         let awake = clusters.filter(|cluster| cluster.iter().any(|core| online.contains(core)));

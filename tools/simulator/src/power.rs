@@ -50,7 +50,7 @@ impl Activity {
     };
 
     /// The mean activity over a minibatch, with `cores` online cores.
-    pub fn of(step: &Step, cores: f64) -> Self {
+    pub fn from_step(step: &Step, cores: f64) -> Self {
         let period = step.period.max(1e-9);
         let working = (step.loader_cpu + step.main_cpu) / period + BACKGROUND_CORES;
         let waiting = (1.0 - step.main_cpu / period).max(0.0);
@@ -88,7 +88,7 @@ pub struct Watts {
 
 impl Watts {
     /// The power of one domain in W.
-    pub fn of(&self, domain: Domain) -> f64 {
+    pub fn get(&self, domain: Domain) -> f64 {
         match domain {
             Domain::Cpu => self.cpu,
             Domain::Gpu => self.gpu,
@@ -123,7 +123,7 @@ pub fn watts(
     activity: &Activity,
     die_c: f64,
 ) -> Watts {
-    Draw::of(board, unit, clocks, activity).at(leakage(unit, die_c))
+    Draw::new(board, unit, clocks, activity).at(leakage(unit, die_c))
 }
 
 /// The leakage of a unit at a die temperature in °C, relative to the nominal leakage at 40 °C.
@@ -142,7 +142,7 @@ pub struct Draw {
 
 impl Draw {
     /// Computes the power of a unit of a board.
-    pub fn of(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> Self {
+    pub fn new(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> Self {
         let physics = board.physics();
         let top = |axis: &[u32]| f64::from(*axis.last().expect("a table")) / 1e6;
         let volt = |volts: &Volts, ghz, axis| volts.at(ghz, top(axis));
@@ -196,13 +196,13 @@ impl Draw {
     /// The power at a leakage factor, see [`leakage`].
     pub fn at(&self, leakage: f64) -> Watts {
         let Self { fixed, leaking } = self;
-        let of = |fixed: f64, leaking: f64| fixed + leakage * leaking;
+        let with_leakage = |fixed: f64, leaking: f64| fixed + leakage * leaking;
         Watts {
-            cpu: of(fixed.cpu, leaking.cpu),
-            gpu: of(fixed.gpu, leaking.gpu),
-            soc: of(fixed.soc, leaking.soc),
-            dram: of(fixed.dram, leaking.dram),
-            system: of(fixed.system, leaking.system),
+            cpu: with_leakage(fixed.cpu, leaking.cpu),
+            gpu: with_leakage(fixed.gpu, leaking.gpu),
+            soc: with_leakage(fixed.soc, leaking.soc),
+            dram: with_leakage(fixed.dram, leaking.dram),
+            system: with_leakage(fixed.system, leaking.system),
         }
     }
 }

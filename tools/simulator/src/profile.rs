@@ -31,7 +31,7 @@ const SAMPLE_S: f64 = 1.0;
 
 /// Minimum number of power samples after the settling point. Fast modes complete their
 /// minibatches before the log has this many samples.
-const SAMPLES: usize = 3;
+const LEAST_POWER_SAMPLES: usize = 3;
 
 /// The power has settled when a sample reaches this ratio to the mean of the preceding samples.
 const SETTLED: f64 = 1.25;
@@ -54,7 +54,7 @@ const HOST_SPREAD: f64 = 0.03;
 /// Relative spread of the kernels' time from one minibatch to the next.
 const GPU_SPREAD: f64 = 0.008;
 /// Relative spread of a power reading.
-const POWER_SPREAD: f64 = 0.008;
+const READING_SPREAD: f64 = 0.008;
 
 /// The measurement of one power mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +110,7 @@ impl<'a> Profiler<'a> {
 
     /// Profiles one mode. All knobs must be values of the board's tables.
     pub fn profile(&mut self, knobs: [u32; 4]) -> Profile {
-        let clocks = Clocks::of(self.board, knobs);
+        let clocks = Clocks::from_knobs(self.board, knobs);
         let mut random = self.random(knobs);
         let run = around_one(RUN_SPREAD, &mut random);
         let mut log = Log::new(REST_S);
@@ -121,7 +121,7 @@ impl<'a> Profiler<'a> {
             ..Activity::IDLE
         };
         let idle = self.drawn(&clocks, &rest);
-        let busy = self.drawn(&clocks, &Activity::of(&step, clocks.cores));
+        let busy = self.drawn(&clocks, &Activity::from_step(&step, clocks.cores));
 
         // The first minibatch fills caches and chooses algorithms.
         let mut now = REST_S + self.workload.warm_up * step.period;
@@ -148,11 +148,11 @@ impl<'a> Profiler<'a> {
             ));
             log.until(now, &mut random, |at, random| {
                 let load = 1.0 - (-(at - REST_S).max(0.0) / RISE_S).exp();
-                let flicker = around_one(POWER_SPREAD, random);
+                let flicker = around_one(READING_SPREAD, random);
                 self.read(&idle, &busy, load * flicker)
             });
             if let Some((from, settled)) = log.settled()
-                && settled.len() >= SAMPLES
+                && settled.len() >= LEAST_POWER_SAMPLES
                 && ends.iter().filter(|(end, _)| *end > from).count() > CLEAN
             {
                 break;
@@ -184,17 +184,17 @@ impl<'a> Profiler<'a> {
 
     /// Measures the idle board in a mode. Returns its mean power in mW.
     pub fn idle(&mut self, knobs: [u32; 4]) -> f64 {
-        let clocks = Clocks::of(self.board, knobs);
+        let clocks = Clocks::from_knobs(self.board, knobs);
         let mut random = self.random(knobs);
         // The GPU of a board that idles for seconds is power-gated.
         let idle = self.drawn(&clocks, &Activity::IDLE);
-        let mean = (0..SAMPLES)
+        let mean = (0..LEAST_POWER_SAMPLES)
             .map(|_| {
-                let flicker = around_one(POWER_SPREAD, &mut random);
+                let flicker = around_one(READING_SPREAD, &mut random);
                 self.read(&idle, &idle, 0.0) * flicker
             })
             .sum::<f64>();
-        1e3 * mean / SAMPLES as f64
+        1e3 * mean / LEAST_POWER_SAMPLES as f64
     }
 
     /// Creates the random generator of a mode. It depends on the mode alone, so that the order of
@@ -223,13 +223,13 @@ impl<'a> Profiler<'a> {
     fn read(&mut self, idle: &Watts, busy: &Watts, load: f64) -> f64 {
         let mut module = 0.0;
         for (rail, channel) in self.board.rails.iter().zip(&mut self.channels) {
-            let of = |watts: &Watts| {
+            let of_rail = |watts: &Watts| {
                 rail.domains
                     .iter()
-                    .map(|&domain| watts.of(domain))
+                    .map(|&domain| watts.get(domain))
                     .sum::<f64>()
             };
-            let watts = of(idle) + (of(busy) - of(idle)) * load;
+            let watts = of_rail(idle) + (of_rail(busy) - of_rail(idle)) * load;
             channel.settle(1e6 * watts / rail.millivolts, rail.millivolts);
             if rail.total {
                 module += 1e-3 * channel.reading().milliwatts();

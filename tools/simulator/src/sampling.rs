@@ -29,7 +29,7 @@ pub const SAMPLES: [u32; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
 const CONVERSION_US: [u32; 8] = [140, 204, 332, 588, 1100, 2116, 4156, 8244];
 
 /// Number of enabled channels.
-const CHANNELS: u32 = 3;
+const ENABLED_CHANNELS: u32 = 3;
 
 /// Relative noise of a bus voltage, drawn for each time slice of the machine.
 ///
@@ -78,7 +78,7 @@ impl Sampling {
 
     /// Time between two conversions for the same register, in µs.
     const fn cycle_us(self) -> u32 {
-        CHANNELS * 2 * self.conversion_us
+        ENABLED_CHANNELS * 2 * self.conversion_us
     }
 
     /// Weight of a register's old value after a number of conversions.
@@ -100,7 +100,7 @@ impl Sampling {
 
     /// Changes the conversion time to the one whose interval is closest.
     pub fn with_interval_ms(self, wanted: i64) -> Self {
-        let conversions = i64::from(CHANNELS * self.samples);
+        let conversions = i64::from(ENABLED_CHANNELS * self.samples);
         let us = wanted.clamp(0, i64::from(u32::MAX)) * 1000 / 2;
         let each_us = (us + conversions / 2) / conversions;
         Self {

@@ -207,7 +207,7 @@ fn limit_ma(ma: i64, shunt_mohm: f64, step_uv: f64) -> i64 {
 /// Up to Linux 6.0 and 5.10.157 the driver shifts the value into the register as that of a single
 /// channel, whose steps are three bits up instead of one. The chip then compares with four times the
 /// limit that the file shows (commit "Fix shunt sum critical calculation"). Simplified: all of R35 has
-/// that driver here, although its later revisions have a later kernel.
+/// that driver here, although its later revisions have a later Linux kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct SumLimit {
     shunt_mohm: f64,

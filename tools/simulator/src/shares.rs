@@ -24,7 +24,7 @@ pub struct Shares {
 
 impl Shares {
     /// The parts of an average step.
-    pub fn of(board: &Board, workload: &Workload, clocks: Clocks) -> Self {
+    pub fn compute(board: &Board, workload: &Workload, clocks: Clocks) -> Self {
         let step =
             |workload: &Workload| Pipeline::new(board, workload, clocks).step(None, &Luck::NONE);
         let with = step(workload);
@@ -55,14 +55,14 @@ mod tests {
     #[test]
     fn the_parts_make_up_the_step() {
         let board = Board::named("xavier-agx").expect("known");
-        let clocks = Clocks::of(&board, board.maxn());
+        let clocks = Clocks::from_knobs(&board, board.maxn());
         for workers in [0, 1, 4] {
             for storage in STORAGES {
                 let workload = Workload::named("mobilenetv3").expect("shipped");
                 let workload = workload.with_workers(workers).expect("a number");
                 let workload = workload.stored_on(&storage, Epoch::First, &board);
                 let workload = workload.expect("told");
-                let shares = Shares::of(&board, &workload, clocks);
+                let shares = Shares::compute(&board, &workload, clocks);
                 let period = Pipeline::new(&board, &workload, clocks)
                     .step(None, &Luck::NONE)
                     .period;

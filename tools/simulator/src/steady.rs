@@ -24,9 +24,9 @@ pub struct Steady {
 
 impl Steady {
     /// Computes the steady state of a workload at fixed clocks.
-    pub fn of(board: &Board, unit: &Unit, workload: &Workload, clocks: &Clocks) -> Self {
+    pub fn compute(board: &Board, unit: &Unit, workload: &Workload, clocks: &Clocks) -> Self {
         let step = Pipeline::new(board, workload, *clocks).step(None, &Luck::NONE);
-        let activity = Activity::of(&step, clocks.cores);
+        let activity = Activity::from_step(&step, clocks.cores);
         let (watts, die_c) = settled(board, unit, clocks, &activity);
         Self { step, watts, die_c }
     }
@@ -35,7 +35,7 @@ impl Steady {
 /// Power of an idle board with a logger. With DVFS all cores are online at the lowest clocks and the GPU
 /// is off; without, all clocks are at their maximum.
 pub fn idle(board: &Board, unit: &Unit, dvfs: bool) -> Watts {
-    let at = |knobs| Clocks::of(board, knobs);
+    let at = |knobs| Clocks::from_knobs(board, knobs);
     let (clocks, gpu_on) = if dvfs {
         let [_, lowest @ ..] = board.axes().map(|axis| axis[0]);
         let [cpu, gpu, emc] = lowest;

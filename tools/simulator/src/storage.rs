@@ -216,13 +216,13 @@ mod tests {
     #[test]
     fn a_minibatch_beyond_memory_is_refused_and_the_largest_one_is_named() {
         let xavier = board("xavier-agx");
-        let of = |minibatch| mobilenet().with_minibatch(minibatch).expect("a size");
-        let Err(WorkloadError::OutOfMemory { most, .. }) = of(4096).fits(&xavier) else {
+        let workload = |minibatch| mobilenet().with_minibatch(minibatch).expect("a size");
+        let Err(WorkloadError::OutOfMemory { most, .. }) = workload(4096).fits(&xavier) else {
             panic!("4096 samples fit");
         };
         let most = most.expect("some fit");
-        assert!(of(most).fits(&xavier).is_ok());
-        let refused = of(most + 1).fits(&xavier).expect_err("one more");
+        assert!(workload(most).fits(&xavier).is_ok());
+        let refused = workload(most + 1).fits(&xavier).expect_err("one more");
         assert!(
             refused
                 .to_string()

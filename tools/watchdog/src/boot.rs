@@ -1,4 +1,4 @@
-//! The boot id: the kernel draws it at random at each boot.
+//! The boot id: Linux draws it at random at each boot.
 
 use std::path::Path;
 

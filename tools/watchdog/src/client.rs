@@ -14,7 +14,7 @@ use crate::report::Report;
 use crate::serve::protocol::{Refused, Request, WantedLease, parse_answer};
 
 /// Timeout of a read or write. The daemon answers between two control cycles.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a request failed.
 #[derive(Debug, Error)]
@@ -36,7 +36,9 @@ impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(why) = self;
         match why.kind() {
-            io::ErrorKind::WouldBlock => write!(f, "no answer within {} s", TIMEOUT.as_secs()),
+            io::ErrorKind::WouldBlock => {
+                write!(f, "no answer within {} s", ANSWER_TIMEOUT.as_secs())
+            }
             io::ErrorKind::UnexpectedEof => write!(f, "it has closed the connection"),
             io::ErrorKind::PermissionDenied => {
                 write!(
@@ -75,8 +77,8 @@ impl Client {
     fn open(path: PathBuf) -> Result<Self, ClientError> {
         let connect = || {
             let stream = UnixStream::connect(&path)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            stream.set_write_timeout(Some(TIMEOUT))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             Ok(BufReader::new(stream))
         };
         match connect() {

@@ -12,7 +12,7 @@ pub trait Clock {
     fn utc(&self) -> UtcSeconds;
 }
 
-/// The clocks of the kernel: `CLOCK_BOOTTIME` and `CLOCK_REALTIME`.
+/// The clocks of Linux: `CLOCK_BOOTTIME` and `CLOCK_REALTIME`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
@@ -29,7 +29,7 @@ impl Clock for System {
 }
 
 /// 2024-01-01T00:00Z. A clock before this date is not set: the program did not exist then.
-const LEAST: i64 = 1_704_067_200;
+const EARLIEST: i64 = 1_704_067_200;
 
 /// Unix time in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct UtcSeconds(pub i64);
 impl UtcSeconds {
     /// Whether the clock is plausible; a board without a clock battery boots in the past.
     pub fn is_set(self) -> bool {
-        self.0 >= LEAST
+        self.0 >= EARLIEST
     }
 
     /// The date in UTC, such as `2026-11-29`.

@@ -53,9 +53,14 @@ mod tests {
             assert_eq!(board_mismatch(&board.name, &board.compatible), None);
             for other in &boards {
                 let known = |device: &str| KNOWN.iter().find(|it| device.starts_with(it.0));
-                let [of, on] = [&board.name, &other.name].map(|it| known(it).expect("known").0);
+                let [built_for, on] =
+                    [&board.name, &other.name].map(|it| known(it).expect("known").0);
                 let found = board_mismatch(&board.name, &other.compatible);
-                assert_eq!(found, (of != on).then_some(on), "{of} on {on}");
+                assert_eq!(
+                    found,
+                    (built_for != on).then_some(on),
+                    "{built_for} on {on}"
+                );
             }
         }
     }

@@ -16,7 +16,7 @@ use wattgate_board::{Disk, Files, Refusal};
 
 /// The longest time that a read may take. One register takes 0.6 ms, and a driver that waits for a
 /// conversion 1 ms more (`jetson-platform.md`, section 6.3).
-const DEADLINE: Duration = Duration::from_millis(100);
+const READ_DEADLINE: Duration = Duration::from_millis(100);
 
 /// Longest path; a longer one is read without a deadline.
 const PATH: usize = 384;
@@ -60,7 +60,7 @@ struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    fn of(text: &[u8]) -> Option<Self> {
+    fn from_bytes(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; N];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
         let length = text.len();
@@ -118,7 +118,9 @@ impl Desk {
         *state = State::Asked(path);
         self.changed.notify_all();
         let is_open = |state: &mut State| !matches!(state, State::Answered(_));
-        let waited = self.changed.wait_timeout_while(state, DEADLINE, is_open);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, READ_DEADLINE, is_open);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match *state {
             State::Answered(answer) => {
@@ -187,7 +189,7 @@ fn is_sensor(path: &Path) -> bool {
 impl Files for InTime {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
         let desk = self.desk.as_ref().filter(|_| is_sensor(path));
-        let Some((desk, asked)) = desk.zip(Text::of(path.as_os_str().as_bytes())) else {
+        let Some((desk, asked)) = desk.zip(Text::from_bytes(path.as_os_str().as_bytes())) else {
             return Disk.read(path, buffer);
         };
         let text = desk.read(asked)?;
@@ -263,7 +265,7 @@ mod tests {
         let start = Instant::now();
         let error = files.read(&hangs, &mut [0; 64]).expect_err("late");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        assert!(start.elapsed() >= DEADLINE);
+        assert!(start.elapsed() >= READ_DEADLINE);
         let error = files.read(&works, &mut [0; 64]).expect_err("not back");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         // Other files have nothing to do with the bus.

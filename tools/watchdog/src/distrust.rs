@@ -25,7 +25,7 @@ const MOST_RISE: f64 = 6.5;
 const MOST_GAIN: f64 = 16.0;
 
 /// Power in mW and time in µs with which a front of unknown powers begins. Only ratios count.
-const FIRST: (f64, f64) = (5_000.0, 1e9);
+const FIRST_POINT: (f64, f64) = (5_000.0, 1e9);
 
 /// Why a model's predictions are not used.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +111,7 @@ pub fn rising<const N: usize>(grid: &Grid, modes: impl Iterator<Item = ModeId>) 
     };
     let rungs = (0..steps).filter_map(|at| {
         let (id, place) = (step(at)?, at as f64 / (steps - 1).max(1) as f64);
-        let (power, time) = FIRST;
+        let (power, time) = FIRST_POINT;
         // Clocks rise along the tables, and voltage with the clocks.
         let power = power * (1.0 + (MOST_RISE - 1.0) * place * place);
         let time = time / (1.0 + (MOST_GAIN - 1.0) * place);

@@ -3,8 +3,8 @@
 use wattgate_runtime::{Milliseconds, Milliwatts, ModeId};
 
 /// Mean load of the GPU in permille from which on a board is sure to be fully loaded, and from which on it works.
-const FULL: f32 = 900.0;
-const BUSY: f32 = 500.0;
+const FULL_MEAN_LOAD: f32 = 900.0;
+const WORKING_MEAN_LOAD: f32 = 500.0;
 
 /// Time over which load, power and temperature are averaged.
 const SMOOTHING: Milliseconds = Milliseconds(2_000);
@@ -13,7 +13,7 @@ const SMOOTHING: Milliseconds = Milliseconds(2_000);
 const LEAST_RISE_K: f32 = 8.0;
 
 /// Modes that are kept; of more, the one with the shortest time goes.
-const MOST_MODES: usize = 16;
+const MOST_DRAWN_MODES: usize = 16;
 
 /// A temperature in °C and the mean power in mW at it.
 type Point = [f32; 2];
@@ -76,7 +76,7 @@ impl Drawn {
 #[derive(Clone, Debug)]
 pub struct FullLoad {
     load: Option<f32>,
-    /// At most [`MOST_MODES`], for which there is room: the cycle does not allocate.
+    /// At most [`MOST_DRAWN_MODES`], for which there is room: the cycle does not allocate.
     modes: Vec<Drawn>,
 }
 
@@ -84,7 +84,7 @@ impl Default for FullLoad {
     fn default() -> Self {
         Self {
             load: None,
-            modes: Vec::with_capacity(MOST_MODES),
+            modes: Vec::with_capacity(MOST_DRAWN_MODES),
         }
     }
 }
@@ -108,14 +108,14 @@ impl FullLoad {
         let mean = before + part * (load - before);
         self.load = Some(mean);
         let is_at = |least: f32| mean >= least && load >= least;
-        let Some((mode, power)) = in_mode.filter(|_| is_at(BUSY)) else {
+        let Some((mode, power)) = in_mode.filter(|_| is_at(WORKING_MEAN_LOAD)) else {
             return;
         };
         if let Some(known) = self.modes.iter_mut().find(|it| it.mode == mode) {
-            known.note(passed, power, is_at(FULL), celsius);
+            known.note(passed, power, is_at(FULL_MEAN_LOAD), celsius);
             return;
         }
-        if self.modes.len() >= MOST_MODES {
+        if self.modes.len() >= MOST_DRAWN_MODES {
             let shortest = self.modes.iter().enumerate().min_by_key(|(_, it)| it.busy);
             if let Some((at, _)) = shortest {
                 self.modes.swap_remove(at);
@@ -201,7 +201,7 @@ mod tests {
                 40.0,
             );
         }
-        assert_eq!(all.modes().len(), MOST_MODES);
+        assert_eq!(all.modes().len(), MOST_DRAWN_MODES);
         assert!(all.modes().iter().all(|it| it.mode != ModeId(3)));
         assert!(all.modes().iter().any(|it| it.mode == ModeId(19)));
     }

@@ -7,22 +7,22 @@ use std::path::Path;
 use thiserror::Error;
 
 /// The group database. Groups of a directory service (NSS) are not seen.
-const FILE: &str = "/etc/group";
+const GROUP_FILE: &str = "/etc/group";
 
 /// Why a group was not found.
 #[derive(Debug, Error)]
 pub enum GroupError {
     /// The file has no such group.
-    #[error("group: `{0}` is not in {FILE}")]
+    #[error("group: `{0}` is not in {GROUP_FILE}")]
     Unknown(String),
     /// The file cannot be read.
-    #[error("{FILE}: cannot be read: {0}")]
+    #[error("{GROUP_FILE}: cannot be read: {0}")]
     Unreadable(io::Error),
 }
 
 /// The group's ID (GID).
 pub fn id(name: &str) -> Result<u32, GroupError> {
-    let text = fs::read_to_string(Path::new(FILE)).map_err(GroupError::Unreadable)?;
+    let text = fs::read_to_string(Path::new(GROUP_FILE)).map_err(GroupError::Unreadable)?;
     id_in(&text, name).ok_or_else(|| GroupError::Unknown(name.to_owned()))
 }
 

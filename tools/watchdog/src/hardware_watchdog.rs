@@ -2,7 +2,7 @@
 //! it is fed in time.
 //!
 //! Opening the device arms the timer. Only the control loop feeds it, so a daemon that hangs, even
-//! inside the kernel, ends in a reset. Writing `V` before closing disarms the timer ("magic
+//! inside Linux, ends in a reset. Writing `V` before closing disarms the timer ("magic
 //! close"); after a crash the timer keeps running. The timeout is the driver's: changing it takes
 //! an ioctl, which needs `unsafe`.
 
@@ -16,7 +16,7 @@ use thiserror::Error;
 use wattgate_runtime::Milliseconds;
 
 /// Least time between two feeds.
-const INTERVAL: Milliseconds = Milliseconds(1_000);
+const FEED_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// The device cannot be opened or written.
 #[derive(Debug, Error)]
@@ -80,7 +80,10 @@ impl HardwareWatchdog {
 
     /// Feeds the timer, at most once a second. Of consecutive failures only the first is returned.
     pub fn feed(&mut self, now: Milliseconds) -> Result<(), HardwareWatchdogError> {
-        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
+        if self
+            .written
+            .is_some_and(|last| now.since(last) < FEED_INTERVAL)
+        {
             return Ok(());
         }
         self.written = Some(now);

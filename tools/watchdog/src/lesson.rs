@@ -21,11 +21,11 @@ use crate::full_load::Drawn;
 
 /// The folder of the files, and their version.
 const FOLDER: &str = "lessons";
-const VERSION: &str = "wattgate lesson 2";
+const LESSON_VERSION: &str = "wattgate lesson 2";
 
 /// Longest file that is read, in bytes, and the most modes in one.
-const LONGEST: u64 = 4_096;
-const MOST_MODES: usize = 16;
+const LONGEST_FILE: u64 = 4_096;
+const MOST_TAUGHT: usize = 16;
 
 /// A mode teaches after this time under load: in the ten seconds of `once --measure`, in which the governor tries some modes
 /// for two seconds each, and in the daemon.
@@ -50,7 +50,7 @@ const PER_KELVIN_RANGE: [f32; 2] = [0.001, 0.009];
 
 /// The largest difference of a unit that is believed, as a logarithm: three deviations between two units. More is another
 /// load, or a broken sensor.
-const MOST: f32 = 3.0 * std::f32::consts::SQRT_2 * POWER_SPREAD;
+const MOST_DIFFERENCE: f32 = 3.0 * std::f32::consts::SQRT_2 * POWER_SPREAD;
 
 /// Deviations that a bound at 95 % has.
 const AT_95: f32 = 1.645;
@@ -64,16 +64,16 @@ const LIFETIME_S: i64 = 183 * 86_400;
 /// What the modes of a unit drew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lesson {
-    pub of: Subject,
+    pub subject: Subject,
     /// ln of the power gained for each K, if it was measured.
     pub per_kelvin: Option<f32>,
     /// At least one, the newest first.
-    pub modes: Vec<Taught>,
+    pub modes: Vec<TaughtMode>,
 }
 
 /// What a mode has taught.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Taught {
+pub struct TaughtMode {
     pub mode: ModeId,
     /// Whether the load was the full one. A part of it shows only what the unit draws at least.
     pub is_full: bool,
@@ -87,7 +87,7 @@ pub struct Taught {
 pub struct Seen {
     pub predicted: Milliwatts,
     pub guarded: Milliwatts,
-    pub taught: Taught,
+    pub taught: TaughtMode,
 }
 
 /// What a lesson is of: on another unit, with another model or sensor it says nothing.
@@ -102,7 +102,7 @@ pub struct Subject {
 
 impl Subject {
     /// Of a unit, a model and a board.
-    pub fn of(unit: Option<UnitId>, model: &[u8], board: &Board) -> Self {
+    pub fn new(unit: Option<UnitId>, model: &[u8], board: &Board) -> Self {
         let mut text = board.identity().compatible.join(",");
         for rail in board.rails() {
             text.push('+');
@@ -162,30 +162,30 @@ pub enum Unusable {
 impl Lesson {
     /// From what modes drew for at least a time, each beside the model's prediction.
     pub fn new(
-        of: Subject,
+        subject: Subject,
         at: UtcSeconds,
         least: Milliseconds,
         drawn: &[(Milliwatts, Drawn)],
     ) -> Result<Self, NoLesson> {
-        if of.unit.is_none() {
+        if subject.unit.is_none() {
             return Err(NoLesson::NoUnit);
         }
         let is_long = |(predicted, it): &&(Milliwatts, Drawn)| predicted.0 > 0 && it.busy >= least;
         let long: Vec<&(Milliwatts, Drawn)> = drawn.iter().filter(is_long).collect();
-        let taught = |(predicted, it): &&(Milliwatts, Drawn)| Taught {
+        let taught = |(predicted, it): &&(Milliwatts, Drawn)| TaughtMode {
             mode: it.mode,
             is_full: it.full >= least,
             ln: (it.highest.0 as f32 / predicted.0 as f32).ln(),
             at,
         };
-        let mut modes: Vec<Taught> = long.iter().map(taught).collect();
+        let mut modes: Vec<TaughtMode> = long.iter().map(taught).collect();
         let far = modes.iter().find(|it| {
             let least = if it.is_full {
                 LEAST_LEVEL.ln()
             } else {
                 f32::MIN
             };
-            !(least..=MOST).contains(&it.ln)
+            !(least..=MOST_DIFFERENCE).contains(&it.ln)
         });
         if let Some(far) = far {
             return Err(NoLesson::FarOff {
@@ -193,13 +193,13 @@ impl Lesson {
             });
         }
         // A part of the load that shows less than any unit draws shows nothing.
-        modes.retain(|it| it.ln >= -MOST);
-        modes.truncate(MOST_MODES);
+        modes.retain(|it| it.ln >= -MOST_DIFFERENCE);
+        modes.truncate(MOST_TAUGHT);
         let measured = long.iter().filter_map(|(_, it)| it.per_kelvin());
         match modes.is_empty() {
             true => Err(NoLesson::NoLoad),
             false => Ok(Self {
-                of,
+                subject,
                 per_kelvin: per_kelvin(measured),
                 modes,
             }),
@@ -226,7 +226,7 @@ impl Lesson {
     /// a part, and higher powers than that.
     #[must_use]
     pub fn after(mut self, older: &Self) -> Self {
-        if older.of != self.of {
+        if older.subject != self.subject {
             return self;
         }
         for old in &older.modes {
@@ -243,21 +243,21 @@ impl Lesson {
         // Full load first. The modes of this lesson stand before those of the older one.
         let (mut modes, part): (Vec<_>, Vec<_>) = self.modes.iter().partition(|it| it.is_full);
         modes.extend(part);
-        modes.truncate(MOST_MODES);
+        modes.truncate(MOST_TAUGHT);
         self.modes = modes;
         self.per_kelvin = self.per_kelvin.or(older.per_kelvin);
         self
     }
 
     /// What is of this unit, model and sensor, and not too old. Fails if that is nothing.
-    pub fn checked(mut self, of: &Subject, now: UtcSeconds) -> Result<Self, Unusable> {
+    pub fn checked(mut self, subject: &Subject, now: UtcSeconds) -> Result<Self, Unusable> {
         let age = now.0.saturating_sub(self.at().0);
         match () {
-            () if self.of.unit != of.unit || of.unit.is_none() => {
+            () if self.subject.unit != subject.unit || subject.unit.is_none() => {
                 return Err(Unusable::Other("unit of the board"));
             }
-            () if self.of.model != of.model => return Err(Unusable::Other("model")),
-            () if self.of.sensor != of.sensor => {
+            () if self.subject.model != subject.model => return Err(Unusable::Other("model")),
+            () if self.subject.sensor != subject.sensor => {
                 return Err(Unusable::Other("board or power sensor"));
             }
             () if !now.is_set() || age < 0 => return Err(Unusable::Future),
@@ -272,12 +272,12 @@ impl Lesson {
     }
 
     /// Reads the lesson of a subject on the board below `root`; `None` if there is none.
-    pub fn read(root: &Path, of: &Subject) -> Result<Option<Self>, Unusable> {
-        let path = file(root, of);
+    pub fn read(root: &Path, subject: &Subject) -> Result<Option<Self>, Unusable> {
+        let path = file(root, subject);
         let damaged = || Unusable::Damaged { path: path.clone() };
         match fs::metadata(&path) {
             Ok(metadata) if !metadata.is_file() => return Err(Unusable::NoFile { path }),
-            Ok(metadata) if metadata.len() > LONGEST => return Err(damaged()),
+            Ok(metadata) if metadata.len() > LONGEST_FILE => return Err(damaged()),
             _ => {}
         }
         match fs::read_to_string(&path) {
@@ -296,7 +296,7 @@ impl Lesson {
         }
         let mut lines = body.lines();
         let mut after = |key: &str| lines.next()?.strip_prefix(key);
-        after(VERSION).filter(|rest| rest.is_empty())?;
+        after(LESSON_VERSION).filter(|rest| rest.is_empty())?;
         let unit = UnitId::parse(after("unit ")?)?;
         let model = u32::from_str_radix(after("model ")?, 16).ok()?;
         let sensor = u32::from_str_radix(after("sensor ")?, 16).ok()?;
@@ -305,21 +305,21 @@ impl Lesson {
             "unknown" => None,
             value => Some(value.parse().ok().filter(|it| (low..=high).contains(it))?),
         };
-        let modes: Vec<Taught> = lines.map(Taught::parse).collect::<Option<_>>()?;
-        let of = Subject {
+        let modes: Vec<TaughtMode> = lines.map(TaughtMode::parse).collect::<Option<_>>()?;
+        let subject = Subject {
             unit: Some(unit),
             model,
             sensor,
         };
-        (!modes.is_empty() && modes.len() <= MOST_MODES).then_some(Self {
-            of,
+        (!modes.is_empty() && modes.len() <= MOST_TAUGHT).then_some(Self {
+            subject,
             per_kelvin,
             modes,
         })
     }
 }
 
-impl Taught {
+impl TaughtMode {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("mode ")?.split(' ');
         let mode = ModeId(words.next()?.parse().ok()?);
@@ -330,7 +330,7 @@ impl Taught {
         };
         let ln: f32 = words.next()?.parse().ok()?;
         let at = UtcSeconds(words.next()?.parse().ok()?);
-        (words.next().is_none() && ln.abs() <= MOST).then_some(Self {
+        (words.next().is_none() && ln.abs() <= MOST_DIFFERENCE).then_some(Self {
             mode,
             is_full,
             ln,
@@ -350,7 +350,7 @@ impl Seen {
 /// warmer by a logarithm of the power. Times have the margin of `other`.
 pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
     let n = seen.len().max(1) as f32;
-    let mean = |of: &dyn Fn(&Seen) -> f32| seen.iter().map(of).sum::<f32>() / n;
+    let mean = |value: &dyn Fn(&Seen) -> f32| seen.iter().map(value).sum::<f32>() / n;
     let centre = mean(&Seen::log);
     let level = mean(&|it| it.taught.ln);
     let square = n * mean(&|it| (it.log() - centre).powi(2));
@@ -365,7 +365,7 @@ pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
     Unit {
         is_profiled: false,
         time: 0.0,
-        power: above.fold(-MOST, f32::max),
+        power: above.fold(-MOST_DIFFERENCE, f32::max),
         tilt,
         reference: Milliwatts(centre.exp() as u32),
         margins: [of_time, warmer],
@@ -375,11 +375,11 @@ pub fn of_full_load(seen: &[Seen], other: &Unit, warmer: f32) -> Unit {
 
 /// ln of what modes drew over their bounds on a unit, with an allowance for a warmer chip: the highest, and at least 0.
 pub fn excess<'a>(seen: impl IntoIterator<Item = &'a Seen>, unit: &Unit, warmer: f32) -> f32 {
-    let of = |it: &Seen| {
+    let log_excess = |it: &Seen| {
         let bound = unit.guarded_power(it.guarded).0.max(1) as f32;
         it.log() + it.taught.ln - bound.ln() + warmer
     };
-    seen.into_iter().map(of).fold(0.0, f32::max)
+    seen.into_iter().map(log_excess).fold(0.0, f32::max)
 }
 
 /// Takes the largest of the measured values, and moves it into the range that is believed. `None` if nothing was measured.
@@ -390,15 +390,15 @@ fn per_kelvin(measured: impl Iterator<Item = f32>) -> Option<f32> {
 }
 
 /// The lesson of a subject on the board below `root`, if there is one that can be used.
-pub fn usable(root: &Path, of: &Subject, now: UtcSeconds) -> Option<Lesson> {
-    let lesson = Lesson::read(root, of).ok().flatten()?;
-    lesson.checked(of, now).ok()
+pub fn usable(root: &Path, subject: &Subject, now: UtcSeconds) -> Option<Lesson> {
+    let lesson = Lesson::read(root, subject).ok().flatten()?;
+    lesson.checked(subject, now).ok()
 }
 
 /// The file of the lesson of a subject on the board below `root`: each model has one.
-pub fn file(root: &Path, of: &Subject) -> PathBuf {
+pub fn file(root: &Path, subject: &Subject) -> PathBuf {
     let folder = root.join(STATE_DIR.trim_start_matches('/')).join(FOLDER);
-    folder.join(format!("{:08x}", of.model))
+    folder.join(format!("{:08x}", subject.model))
 }
 
 impl fmt::Display for Lesson {
@@ -407,13 +407,13 @@ impl fmt::Display for Lesson {
             unit,
             model,
             sensor,
-        } = &self.of;
+        } = &self.subject;
         let unit = unit.map_or(String::new(), |unit| unit.to_string());
         let per_kelvin = self
             .per_kelvin
             .map_or("unknown".to_owned(), |it| it.to_string());
         let mut body = format!(
-            "{VERSION}\nunit {unit}\nmodel {model:08x}\nsensor {sensor:08x}\nper_kelvin {per_kelvin}"
+            "{LESSON_VERSION}\nunit {unit}\nmodel {model:08x}\nsensor {sensor:08x}\nper_kelvin {per_kelvin}"
         );
         for it in &self.modes {
             let load = if it.is_full { "full" } else { "part" };
@@ -504,7 +504,7 @@ mod tests {
         );
         // Of another unit nothing is taken.
         let other = Lesson {
-            of: Subject {
+            subject: Subject {
                 unit: Some(UnitId(1)),
                 ..subject()
             },
@@ -515,14 +515,14 @@ mod tests {
             1
         );
         let many: Vec<(u32, u32)> = (0..30).map(|_| (20_000, 20_500)).collect();
-        assert_eq!(lesson(true, &many).modes.len(), MOST_MODES);
+        assert_eq!(lesson(true, &many).modes.len(), MOST_TAUGHT);
     }
 
     #[test]
     fn a_lesson_of_something_else_is_not_used() {
         let lesson = lesson(true, &[(20_000, 21_000)]);
-        let why = |of: &Subject, now: i64| {
-            let checked = lesson.clone().checked(of, UtcSeconds(now));
+        let why = |other: &Subject, now: i64| {
+            let checked = lesson.clone().checked(other, UtcSeconds(now));
             checked.expect_err("unusable").to_string()
         };
         let now = NOW.0;
@@ -550,7 +550,7 @@ mod tests {
         let newer = UtcSeconds(now + 150 * 86_400);
         let newer = new(true, newer, &[(1, 1), (20_000, 20_000)]).expect("a lesson");
         let both = newer.after(&Lesson {
-            modes: vec![Taught {
+            modes: vec![TaughtMode {
                 mode: ModeId(9),
                 ..lesson.modes[0]
             }],

@@ -13,7 +13,7 @@
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
 //! | which limit holds, and who set it; saved | [`limits`], [`saver`] |
-//! | prior state: saved at the start, for `wattgated restore` | [`prior`], [`boot`], [`mod@replace`] |
+//! | saved state: written at the start, for `wattgated restore` | [`saved_state`], [`boot`], [`mod@replace`] |
 //! | one daemon per board | [`lock`] |
 //! | client of the socket | [`client`] |
 //! | hardware watchdog timer | [`hardware_watchdog`] |
@@ -41,10 +41,10 @@ pub mod lesson;
 pub mod limits;
 pub mod lock;
 pub mod log;
-pub mod prior;
 pub mod quantity;
 pub mod replace;
 pub mod report;
+pub mod saved_state;
 pub mod saver;
 pub mod schedule;
 pub mod sd_notify;

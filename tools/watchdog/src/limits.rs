@@ -22,20 +22,23 @@ use crate::lock::root_directory;
 pub const MAX_LOWERINGS: usize = 16;
 
 /// Name of the file of lowerings, in the folder of the daemon's state.
-pub const FILE: &str = "lowerings";
+pub const LOWERINGS_FILE: &str = "lowerings";
 
 /// Where the lowerings of the daemon of the board below `root` are: in memory, which survives a restart though the disk
 /// is full, and on the disk, which survives a reboot. The first one is never older.
 pub fn files(root: &Path) -> [PathBuf; 2] {
     let state = root.join(STATE_DIR.trim_start_matches('/'));
-    [root_directory(root).join(FILE), state.join(FILE)]
+    [
+        root_directory(root).join(LOWERINGS_FILE),
+        state.join(LOWERINGS_FILE),
+    ]
 }
 
 /// Version of that file.
-const VERSION: u32 = 1;
+const LOWERINGS_VERSION: u32 = 1;
 
 /// What holds where the file of lowerings is defective: with less, no board runs.
-const UNKNOWN: Milliwatts = Milliwatts(1);
+const UNKNOWN_LIMIT: Milliwatts = Milliwatts(1);
 
 /// Longest name of a program that is kept, in characters.
 const LONGEST_PROGRAM: usize = 64;
@@ -58,7 +61,7 @@ impl Display for Owner {
     }
 }
 
-/// Who set a limit: as the kernel tells it, but for the program, which the client names.
+/// Who set a limit: as Linux tells it, but for the program, which the client names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setter {
     pub owner: Owner,
@@ -163,10 +166,13 @@ impl Lowerings {
 
     fn parse(text: &str) -> Result<Self, String> {
         // Check the version first: another one may have other keys.
-        let of: File<serde::de::IgnoredAny> =
+        let header: File<serde::de::IgnoredAny> =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if of.version != VERSION {
-            return Err(format!("version is {}, expected {VERSION}", of.version));
+        if header.version != LOWERINGS_VERSION {
+            return Err(format!(
+                "version is {}, expected {LOWERINGS_VERSION}",
+                header.version
+            ));
         }
         let file: File<Self> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut lowerings = file.lowerings;
@@ -183,7 +189,7 @@ impl Lowerings {
         let by = Setter::new(Owner::Root, 0, Some("defective file of lowerings"));
         let lowering = Lowering {
             by,
-            power_mw: UNKNOWN.0,
+            power_mw: UNKNOWN_LIMIT.0,
             average: None,
             left_ms: None,
         };
@@ -193,7 +199,7 @@ impl Lowerings {
     /// The text of the file.
     pub fn text(&self) -> String {
         let file = File {
-            version: VERSION,
+            version: LOWERINGS_VERSION,
             lowerings: self,
         };
         // Serialising strings and numbers to memory does not fail.

@@ -1,4 +1,4 @@
-//! One daemon per board: a `flock` that the kernel releases when the process ends.
+//! One daemon per board: a `flock` that Linux releases when the process ends.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -2,7 +2,7 @@
 //! journald adds the time. On a terminal the prefix is left out. Each line is built on the stack and
 //! written with one call.
 //!
-//! Logging never blocks the control loop. The kernel's buffer of the pipe or socket is the queue: a
+//! Logging never blocks the control loop. Linux's buffer of the pipe or socket is the queue: a
 //! line for which it has no room is dropped and counted, and the next line that is written comes
 //! after a line with the count. [`finish`] writes that count at the end.
 //!
@@ -21,10 +21,10 @@ use wattgate_runtime::Milliseconds;
 use crate::control::Priority;
 
 /// Maximum length of a line with its newline; longer lines are truncated.
-const MAX_BYTES: usize = 512;
+const MAX_LOG_LINE: usize = 512;
 
 /// The longest time that [`finish`] waits for stderr.
-const PATIENCE: Timespec = Timespec {
+const FINISH_TIMEOUT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
@@ -80,7 +80,7 @@ impl fmt::Display for Withheld {
 /// A text buffer on the stack; what does not fit is truncated.
 #[derive(Debug)]
 pub struct Text {
-    bytes: [u8; MAX_BYTES],
+    bytes: [u8; MAX_LOG_LINE],
     length: usize,
 }
 
@@ -88,7 +88,7 @@ impl Text {
     /// An empty buffer.
     pub fn new() -> Self {
         Self {
-            bytes: [0; MAX_BYTES],
+            bytes: [0; MAX_LOG_LINE],
             length: 0,
         }
     }
@@ -124,7 +124,7 @@ impl fmt::Write for Text {
 /// on without a log.
 pub fn log(priority: Priority, event: impl fmt::Display) {
     let stderr = io::stderr();
-    let form = Form::of(&stderr);
+    let form = Form::for_stream(&stderr);
     write(stderr, &line(form, priority, event), &DROPPED);
 }
 
@@ -135,7 +135,7 @@ pub fn finish(last: Option<(Priority, &dyn fmt::Display)>) {
     if last.is_none() && DROPPED.load(Ordering::Relaxed) == 0 {
         return;
     }
-    is_ready(&stderr, &PATIENCE);
+    is_ready(&stderr, &FINISH_TIMEOUT);
     match last {
         Some((priority, event)) => log(priority, event),
         None => report_dropped(&mut stderr.lock(), &DROPPED),
@@ -159,7 +159,7 @@ fn write(mut to: impl Write + AsFd, line: &Text, dropped: &AtomicU32) {
 fn report_dropped(to: &mut (impl Write + AsFd), dropped: &AtomicU32) {
     if is_ready(to, &NO_TIME) {
         let number = dropped.swap(0, Ordering::Relaxed);
-        let form = Form::of(to);
+        let form = Form::for_stream(to);
         let event = format_args!("{number} log lines were dropped: stderr had no room");
         let _ = to.write_all(line(form, Priority::Warning, event).bytes());
     }
@@ -183,7 +183,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(stream: &impl AsFd) -> Self {
+    fn for_stream(stream: &impl AsFd) -> Self {
         match stream.as_fd().is_terminal() {
             true => Self::Plain,
             false => Self::Prefixed,
@@ -199,7 +199,7 @@ fn line(form: Form, priority: Priority, event: impl fmt::Display) -> Text {
     };
     let _ = prefix.and_then(|()| write!(line, "{event}"));
     // Room for the newline.
-    line.length = line.length.min(MAX_BYTES - 1);
+    line.length = line.length.min(MAX_LOG_LINE - 1);
     for byte in &mut line.bytes[..line.length] {
         // File names may contain newlines.
         if *byte == b'\n' {
@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_long_line_is_truncated() {
-        let line = line(Form::Prefixed, Priority::Info, "ä".repeat(MAX_BYTES));
-        assert!(line.bytes().len() <= MAX_BYTES);
+        let line = line(Form::Prefixed, Priority::Info, "ä".repeat(MAX_LOG_LINE));
+        assert!(line.bytes().len() <= MAX_LOG_LINE);
         let text = std::str::from_utf8(line.bytes()).unwrap_or_default();
         assert!(line.bytes().ends_with(b"\n"), "{text}");
     }

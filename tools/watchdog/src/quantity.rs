@@ -114,9 +114,9 @@ impl Visitor<'_> for LimitVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<PowerOrCurrent, E> {
         let power = POWER
-            .of(text)
+            .parse_in_range(text)
             .map(|mw| PowerOrCurrent::Power(Milliwatts(mw as u32)));
-        let current = CURRENT.of(text);
+        let current = CURRENT.parse_in_range(text);
         let current = current.map(|ma| PowerOrCurrent::Current(Milliamperes(ma as u32)));
         let limit = power.or(current);
         limit.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
@@ -171,10 +171,12 @@ pub struct Span(pub Milliseconds);
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Milliseconds(ms) = self.0;
-        let units = [(3_600_000, "h"), (60_000, "min"), (1_000, "s")];
-        let unit = units.into_iter().find(|(unit, _)| ms % unit == 0 && ms > 0);
-        let (unit, name) = unit.unwrap_or((1, "ms"));
-        write!(f, "{} {name}", ms / unit)
+        let measures = [(3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+        let measure = measures
+            .into_iter()
+            .find(|(measure, _)| ms % measure == 0 && ms > 0);
+        let (measure, name) = measure.unwrap_or((1, "ms"));
+        write!(f, "{} {name}", ms / measure)
     }
 }
 
@@ -214,7 +216,7 @@ pub struct Margin(f64);
 
 impl Margin {
     /// The margin of a limit, rounded down.
-    pub fn of(self, limit: Milliwatts) -> Milliwatts {
+    pub fn for_limit(self, limit: Milliwatts) -> Milliwatts {
         Milliwatts((f64::from(limit.0) * self.0) as u32)
     }
 }
@@ -239,73 +241,74 @@ impl TryFrom<f64> for Margin {
 /// The units and the range of one kind of quantity; `range` is in the base unit.
 struct Quantity {
     expected: &'static str,
-    units: &'static [Scale],
+    measures: &'static [Scale],
     range: RangeInclusive<f64>,
 }
 
 const POWER: Quantity = Quantity {
     expected: "a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"",
-    units: &[("mw", 1.0), ("w", 1_000.0)],
+    measures: &[("mw", 1.0), ("w", 1_000.0)],
     range: 1.0..=1e6,
 };
 
 const CURRENT: Quantity = Quantity {
     expected: "a current of 1mA to 100A with its unit, such as \"5A\" or \"900mA\"",
-    units: &[("ma", 1.0), ("a", 1_000.0)],
+    measures: &[("ma", 1.0), ("a", 1_000.0)],
     range: 1.0..=1e5,
 };
 
 const WINDOW: Quantity = Quantity {
     expected: "a time of 1s to 1440min with its unit, such as \"60s\" or \"5min\"",
-    units: &[("min", 60_000.0), ("s", 1_000.0)],
+    measures: &[("min", 60_000.0), ("s", 1_000.0)],
     range: 1_000.0..=86_400_000.0,
 };
 
 const SPAN: Quantity = Quantity {
     expected: "a time of 1s to 24h with its unit, such as \"10min\" or \"8h\"",
-    units: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
+    measures: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
     range: 1_000.0..=86_400_000.0,
 };
 
 const DURATION: Quantity = Quantity {
     expected: "a time of 1min to 240h with its unit, such as \"90min\" or \"8h\"",
-    units: &[("min", 60_000.0), ("h", 3_600_000.0)],
+    measures: &[("min", 60_000.0), ("h", 3_600_000.0)],
     range: 60_000.0..=864_000_000.0,
 };
 
 const MEMORY: Quantity = Quantity {
     expected: "a time of 1min to 24h with its unit, such as \"10min\", or \"for ever\"",
-    units: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
+    measures: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
     range: 60_000.0..=86_400_000.0,
 };
 
 const DEADLINE: Quantity = Quantity {
     expected: "a time of a step of 1us to 3600s with its unit, such as \"33ms\" or \"2.5s\"",
-    units: &[("us", 1.0), ("ms", 1_000.0), ("s", 1_000_000.0)],
+    measures: &[("us", 1.0), ("ms", 1_000.0), ("s", 1_000_000.0)],
     range: 1.0..=3.6e9,
 };
 
 const ENERGY: Quantity = Quantity {
     expected: "an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \"900J\"",
-    units: &[("wh", 3_600_000.0), ("j", 1_000.0)],
+    measures: &[("wh", 3_600_000.0), ("j", 1_000.0)],
     range: 1_000.0..=3.6e10,
 };
 
 const TEMPERATURE: Quantity = Quantity {
     expected: "a temperature of 20C to 120C with its unit, such as \"95C\"",
-    units: &[("c", 1_000.0)],
+    measures: &[("c", 1_000.0)],
     range: 20_000.0..=120_000.0,
 };
 
 impl Quantity {
-    fn of(&self, text: &str) -> Option<f64> {
-        let value = value(text, self.units).ok();
+    fn parse_in_range(&self, text: &str) -> Option<f64> {
+        let value = value(text, self.measures).ok();
         value.filter(|value| self.range.contains(value))
     }
 
     fn parse(&self, text: &str) -> Result<f64, String> {
         let expected = self.expected;
-        self.of(text).ok_or_else(|| format!("expected {expected}"))
+        self.parse_in_range(text)
+            .ok_or_else(|| format!("expected {expected}"))
     }
 }
 
@@ -317,7 +320,7 @@ impl Visitor<'_> for &Quantity {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
-        self.of(text)
+        self.parse_in_range(text)
             .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
@@ -350,12 +353,12 @@ impl Span {
     }
 }
 
-/// Deserialises a type from a quantity; `$of` converts the value in the base unit.
+/// Deserialises a type from a quantity; `$convert` converts the value in the base unit.
 macro_rules! deserialize {
-    ($name:ident, $quantity:ident, $of:expr) => {
+    ($name:ident, $quantity:ident, $convert:expr) => {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from.deserialize_any(&$quantity).map($of).map(Self)
+                from.deserialize_any(&$quantity).map($convert).map(Self)
             }
         }
     };

@@ -12,8 +12,8 @@ use std::time::Duration;
 use wattgate_cli::output::replace;
 
 /// Least time between two writes, and the time between two attempts after a failure.
-const INTERVAL: Duration = Duration::from_secs(1);
-const RETRY: Duration = Duration::from_secs(10);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+const FAILURE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What the thread and the control loop share.
 #[derive(Debug, Default)]
@@ -115,14 +115,14 @@ impl Shared {
             let pause = match written {
                 Ok(()) => {
                     (state.saved, is_failing) = (change, false);
-                    INTERVAL
+                    WRITE_INTERVAL
                 }
                 Err(why) => {
                     if !std::mem::replace(&mut is_failing, true) {
                         state.failure = Some(why);
                     }
                     state.next.get_or_insert((change, text));
-                    RETRY
+                    FAILURE_INTERVAL
                 }
             };
             let runs = |state: &mut State| !state.has_ended;

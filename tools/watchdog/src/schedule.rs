@@ -189,7 +189,7 @@ mod tests {
     fn until_the_clock_is_set_the_lowest_limit_holds() {
         let schedule = day_and_night();
         for seconds in [-1, 0, 43_200, 1_704_067_199] {
-            let limit = |of| schedule.limit(UtcSeconds(seconds), Milliwatts(of));
+            let limit = |highest| schedule.limit(UtcSeconds(seconds), Milliwatts(highest));
             assert_eq!(limit(20_000), Milliwatts(10_000));
             assert_eq!(limit(8_000), Milliwatts(8_000));
         }

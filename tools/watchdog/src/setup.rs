@@ -39,14 +39,14 @@ use crate::unit::ThisUnit;
 /// Capacity of the front; a larger front is thinned.
 pub const POINTS: usize = 256;
 
-/// Interval between looks near the limit, per rail, which bounds the I2C bus time of sensor reads.
-/// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a look reads the current
+/// Interval between steps near the limit, per rail, which bounds the I2C bus time of sensor reads.
+/// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a step reads the current
 /// of each rail, and its voltage if it may have changed. 15 ms per rail take 4.1 % of the bus, and
-/// up to 6.5 % with the extra looks after a suspected change of power (tests/it/control/sensor.rs).
-const LOOK_MS_PER_RAIL: u64 = 15;
+/// up to 6.5 % with the extra steps after a suspected change of power (tests/it/control/sensor.rs).
+const SAMPLE_MS_PER_RAIL: u64 = 15;
 
-/// Least interval between looks: shorter ones do not resolve the slope of a power step.
-const MIN_LOOK_INTERVAL: Milliseconds = Milliseconds(16);
+/// Least interval between steps: shorter ones do not resolve the slope of a power step.
+const MIN_SAMPLE_INTERVAL: Milliseconds = Milliseconds(16);
 
 /// How many modes are tried. If each of them shows another knob that does not obey, the least mode is set.
 const MOST_CHOICES: u32 = 8;
@@ -166,7 +166,7 @@ impl Choices {
             .map_err(SetupError::Confidence)?;
 
         let fleet = model.fleet().map_err(format)?;
-        let unit = ThisUnit::of(&fleet, unit, config.confidence);
+        let unit = ThisUnit::from_fleet(&fleet, unit, config.confidence);
         let unit = unit.map_err(SetupError::Confidence)?;
         let device = provenance.device;
         if let Some(board) = compatibility::board_mismatch(device, &board.identity().compatible) {
@@ -278,7 +278,7 @@ impl Choices {
 
     /// What a lesson on this unit with this model is of.
     pub fn subject(&self, board: &Board) -> Subject {
-        Subject::of(self.unit.id, &self.model, board)
+        Subject::new(self.unit.id, &self.model, board)
     }
 
     /// Takes what was learned of this unit, with an allowance for a chip that is so much warmer, in K.
@@ -322,7 +322,7 @@ impl Choices {
         board: &Board,
         at: UtcSeconds,
     ) -> Result<Lesson, NoLesson> {
-        let of = self.subject(board);
+        let subject = self.subject(board);
         let mut seen = Vec::new();
         if let Ok(model) = Model::parse(&self.model)
             && self.distrust.is_none()
@@ -332,7 +332,7 @@ impl Choices {
                 seen.extend(of_mode.and_then(|it| Some((model.power(prediction)?, *it))));
             });
         }
-        Lesson::new(of, at, least, &seen)
+        Lesson::new(subject, at, least, &seen)
     }
 
     /// From now on the model's predictions are not used.
@@ -494,11 +494,11 @@ impl Setup {
 
     /// Reads what was learned of this unit from below `root`, and takes it. Returns why it is not used.
     pub fn learn_from(&mut self, root: &Path, now: UtcSeconds) -> Result<(), Unusable> {
-        let of = self.choices.subject(&self.board);
-        let Some(lesson) = Lesson::read(root, &of)? else {
+        let subject = self.choices.subject(&self.board);
+        let Some(lesson) = Lesson::read(root, &subject)? else {
             return Ok(());
         };
-        let lesson = lesson.checked(&of, now)?;
+        let lesson = lesson.checked(&subject, now)?;
         self.choices.learn(&lesson, WARMER_K, &self.board);
         Ok(())
     }
@@ -515,11 +515,11 @@ impl Setup {
     pub fn governor(&self) -> Governor<POINTS> {
         let steps = self.board.sensor_steps();
         let chips = steps.map(|step| Chip { step, ..Chip::L4T });
-        let look = self.board.rails().count() as u64 * LOOK_MS_PER_RAIL;
+        let interval = self.board.rails().count() as u64 * SAMPLE_MS_PER_RAIL;
         let settings = Settings {
             sensor_offset: self.board.sensor_offset(),
             chips,
-            look: Milliseconds(look).max(MIN_LOOK_INTERVAL),
+            sample_interval: Milliseconds(interval).max(MIN_SAMPLE_INTERVAL),
             memory: self.config.memory.0,
             ..Settings::default()
         };
@@ -552,7 +552,7 @@ impl Setup {
     pub fn unmet(&self) -> Option<Unmet> {
         let allowed = self.governor().status().allowed;
         let offset = self.board.sensor_offset();
-        Unmet::of(&self.choices.front, &self.aim(), allowed, offset)
+        Unmet::find(&self.choices.front, &self.aim(), allowed, offset)
     }
 
     /// The config's aim.

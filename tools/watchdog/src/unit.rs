@@ -42,7 +42,7 @@ impl ThisUnit {
     }
 
     /// What the units of a model tell of the unit with this id.
-    pub fn of(
+    pub fn from_fleet(
         fleet: &Fleet<'_>,
         id: Option<UnitId>,
         confidence: Confidence,

@@ -10,7 +10,7 @@ use wattgate_board::{Disk, Files};
 use crate::lent::Loan;
 
 /// Time in which the files of a simulated board follow a write.
-const ANSWER: Duration = Duration::from_millis(20);
+const FOLLOW_TIME: Duration = Duration::from_millis(20);
 
 /// The file system, with waits in the board's time.
 #[derive(Clone, Debug)]
@@ -58,6 +58,6 @@ impl Files for BoardFiles {
     }
 
     fn wait(&mut self, time: Duration) {
-        Disk.wait(time.div_f64(self.speed).max(time.min(ANSWER)));
+        Disk.wait(time.div_f64(self.speed).max(time.min(FOLLOW_TIME)));
     }
 }

@@ -16,7 +16,7 @@ use crate::ender::Ender;
 use crate::planner::{Fitted, Planner, PlannerError};
 
 /// Time from the end of a planner's output to its own end.
-const END: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A program that speaks [`wattgate_cli::planning`], such as `wattgate-trainer plan --ask-tell`.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl CoProcess {
     }
 
     fn ended(&mut self) -> PlannerError {
-        let end = Instant::now() + END;
+        let end = Instant::now() + END_TIMEOUT;
         // Waits without the lock, which another thread may want.
         let status = loop {
             match self.child.child().try_wait() {

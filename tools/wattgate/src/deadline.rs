@@ -24,7 +24,7 @@ pub struct DeadlineWatch {
 
 impl DeadlineWatch {
     /// `None` for an aim without a deadline.
-    pub fn of(wanted: Option<Wanted>) -> Option<Self> {
+    pub fn from_wanted(wanted: Option<Wanted>) -> Option<Self> {
         Some(Self {
             by: wanted?.by?,
             start: None,

@@ -20,11 +20,11 @@ pub trait Holder {
     /// Why the limit is not held any longer.
     type Error;
 
-    /// Looks at the board, and returns when the next look is due. `steps` are those since holding began; `None` before the
+    /// Steps the governor, and returns when the next step is due. `steps` are those since holding began; `None` before the
     /// first count.
-    fn look(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error>;
+    fn step(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error>;
 
-    /// The state after the last look.
+    /// The state after the last step.
     fn report(&self) -> Report;
 }
 
@@ -51,11 +51,11 @@ impl Clock for SessionClock {
 impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
     type Error = std::convert::Infallible;
 
-    fn look(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
+    fn step(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
         if let Some(steps) = steps {
             self.daemon.take_own_steps(steps);
         }
-        let next = self.daemon.look(&SessionClock(now), &mut self.emit);
+        let next = self.daemon.step(&SessionClock(now), &mut self.emit);
         Ok(Duration::from_millis(next.0))
     }
 
@@ -94,7 +94,7 @@ impl ByDaemon {
 impl Holder for ByDaemon {
     type Error = ClientError;
 
-    fn look(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
+    fn step(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
         let steps = steps.filter(|_| self.takes_steps);
         let told = steps.map(|steps| self.client.ask(Request::Steps(steps)));
         self.takes_steps &= !matches!(told, Some(Err(ClientError::Refused(_))));
@@ -165,7 +165,7 @@ impl Held {
 
 /// Holds a limit until the workload ends, the user stops it, or for a time. Of a new workload all steps count for its
 /// deadline, of another one those from the first count on. `seen` gets each count,
-/// and each report after a look.
+/// and each report after a step.
 pub fn hold<W: World, H: Holder>(
     world: &mut W,
     holder: &mut H,
@@ -176,12 +176,12 @@ pub fn hold<W: World, H: Holder>(
 ) -> Result<Held, H::Error> {
     let start = world.now();
     let until = time.map(|time| start + time);
-    let mut next = holder.look(start, None)?;
+    let mut next = holder.step(start, None)?;
     let mut report = holder.report();
     let (energy_before, unknown_before) = (report.energy_mj, report.unknown_ms);
     let (mut begun, mut done) = (is_new.then_some(0), None);
     let (mut first, mut last): (Option<Count>, Option<Count>) = (None, None);
-    let mut looked = start;
+    let mut stepped = start;
     let (mut highest, mut over_s) = (None, 0.0);
     let (mut stretch_s, mut longest_over_s) = (0.0, 0.0_f64);
     let (mut unknown_ms, mut unknown_stretch_s) = (unknown_before, 0.0);
@@ -204,12 +204,12 @@ pub fn hold<W: World, H: Holder>(
             Event::Stop | Event::Lost => break End::Stopped,
             Event::Time => {
                 let now = world.now();
-                next = holder.look(now, done)?;
+                next = holder.step(now, done)?;
                 report = holder.report();
                 highest = highest.max(report.measured_mw);
                 match report.measured_mw {
                     Some(measured) if measured > limit.0 => {
-                        let passed_s = (now - looked).as_secs_f64();
+                        let passed_s = (now - stepped).as_secs_f64();
                         over_s += passed_s;
                         stretch_s += passed_s;
                         longest_over_s = longest_over_s.max(stretch_s);
@@ -224,7 +224,7 @@ pub fn hold<W: World, H: Holder>(
                 };
                 unknown_ms = report.unknown_ms;
                 longest_unknown_s = longest_unknown_s.max(unknown_stretch_s);
-                looked = now;
+                stepped = now;
                 seen(now, None, &report);
                 if until.is_some_and(|until| now >= until) {
                     break End::Time;

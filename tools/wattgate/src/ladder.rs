@@ -18,7 +18,7 @@ pub struct Ladder {
 
 impl Ladder {
     /// The modes for a board that can be set to the values of these axes, ascending.
-    pub fn of([cores, cpu, gpu, emc]: [&[u32]; 4]) -> Self {
+    pub fn from_axes([cores, cpu, gpu, emc]: [&[u32]; 4]) -> Self {
         let first = |values: &[u32]| values.first().copied().unwrap_or_default();
         let last = |values: &[u32]| values.last().copied().unwrap_or_default();
         let mode = |cores, cpu| PowerMode::from_knobs([cores, cpu, first(gpu), first(emc)]);

@@ -61,7 +61,7 @@ impl Onlooker {
         })
     }
 
-    /// Takes a count, or a report after a look. Returns a row once the mode is measured; one with a
+    /// Takes a count, or a report after a sample. Returns a row once the mode is measured; one with a
     /// mark is no measurement.
     pub fn see(
         &mut self,
@@ -87,7 +87,7 @@ impl Onlooker {
         match count {
             Some(count) => current.window.count(count),
             None => {
-                current.window.look(now, 1_000 * report.energy_mj);
+                current.window.add_energy(now, 1_000 * report.energy_mj);
                 let measured = report.measured_mw.unwrap_or(0);
                 current.peak_mw = current.peak_mw.max(measured);
             }

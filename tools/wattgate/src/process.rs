@@ -43,11 +43,11 @@ use crate::world::{Event, Exit, World};
 /// The end of a workload is seen within this time.
 const CHECK_WORKLOAD: Duration = Duration::from_millis(200);
 
-/// Interval between looks at a workload that is to end.
+/// Interval between checks of a workload that is to end.
 const CHECK_END: Duration = Duration::from_millis(10);
 
 /// Time that a workload has to end after a signal of the user, after SIGTERM, and after SIGKILL.
-const PATIENCE: [Duration; 3] = [
+const END_TIMEOUTS: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
     Duration::from_secs(1),
@@ -251,7 +251,7 @@ impl Process {
     }
 }
 
-/// When a process started, in the kernel's ticks. A later process with its number has another time.
+/// When a process started, in Linux's ticks. A later process with its number has another time.
 fn start_time(pid: Pid) -> io::Result<String> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -334,7 +334,7 @@ impl Process {
         let asked = self.stop.signal().unwrap_or(Signal::TERM);
         for (signal, patience) in [asked, Signal::TERM, Signal::KILL]
             .into_iter()
-            .zip(PATIENCE)
+            .zip(END_TIMEOUTS)
         {
             if is_gone(child, group, self.waits_for_all) {
                 break;

@@ -11,7 +11,7 @@ use wattgate_runtime::format::Kind as ModelKind;
 const PACKAGED: &str = "/usr/share/wattgate/references";
 
 /// The largest file that is read. Models have 1 to 2 KiB.
-const LARGEST: u64 = 65_536;
+const LARGEST_FILE: u64 = 65_536;
 
 /// What a model must have in common with the workload to come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,23 +27,24 @@ pub struct Board<'a> {
 /// Models of other workloads on this board in the folder `models`, the latest first, and at most as many as a
 /// planner takes. Without any, the packaged reference of the board if there is one. A model of the same workload is
 /// no reference, since the measurements of a corpus that is continued may be in it already.
-pub fn references(models: &Path, of: &Board<'_>, workload: &str) -> Vec<String> {
-    let earlier = earlier(models, of, workload);
+pub fn references(models: &Path, own_board: &Board<'_>, workload: &str) -> Vec<String> {
+    let earlier = earlier(models, own_board, workload);
     if !earlier.is_empty() {
         return earlier;
     }
-    let packaged = format!("{PACKAGED}/{}.wgt", of.device);
+    let packaged = format!("{PACKAGED}/{}.wgt", own_board.device);
     let path = Path::new(&packaged);
-    let is_same = |(board, name): (Board<'_>, &str)| board.kind == of.kind && name == workload;
+    let is_same =
+        |(board, name): (Board<'_>, &str)| board.kind == own_board.kind && name == workload;
     // The planner says what is wrong with a file that cannot be read.
     let is_reference = path.exists() && judge(path, is_same) != Some(true);
     is_reference.then_some(packaged).into_iter().collect()
 }
 
-fn earlier(models: &Path, of: &Board<'_>, workload: &str) -> Vec<String> {
+fn earlier(models: &Path, own_board: &Board<'_>, workload: &str) -> Vec<String> {
     // A folder that cannot be read has no model for the planner either.
     let files = fs::read_dir(models).into_iter().flatten().flatten();
-    let is_reference = |(board, name): (Board<'_>, &str)| board == *of && name != workload;
+    let is_reference = |(board, name): (Board<'_>, &str)| board == *own_board && name != workload;
     let of_board = files.filter_map(|file| {
         let path = file.path();
         let modified = fs::metadata(&path)
@@ -60,7 +61,7 @@ fn earlier(models: &Path, of: &Board<'_>, workload: &str) -> Vec<String> {
 /// Judges a model file by its board and workload; `None` if it is none.
 fn judge(path: &Path, by: impl Fn((Board<'_>, &str)) -> bool) -> Option<bool> {
     let about = fs::metadata(path).ok()?;
-    if path.extension()? != "wgt" || !about.is_file() || about.len() > LARGEST {
+    if path.extension()? != "wgt" || !about.is_file() || about.len() > LARGEST_FILE {
         return None;
     }
     let bytes = fs::read(path).ok()?;

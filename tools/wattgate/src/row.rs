@@ -62,7 +62,7 @@ pub struct Feeding {
 /// Most loader workers that the trainer takes.
 pub const MAX_WORKERS: u32 = 1_024;
 
-/// A unit below this share of its clock is throttled.
+/// A clock below this share of its clock is throttled.
 const DELIVERED: f64 = 0.9;
 
 /// Whether a true clock is that of a mode.
@@ -107,7 +107,7 @@ pub struct Row {
     pub power_spread_pct: Option<f64>,
     /// Temperature of the hottest zone at the end, in °C.
     pub temperature_c: Option<f64>,
-    /// True clock of the slowest CPU cluster, the median of the looks.
+    /// True clock of the slowest CPU cluster, the median of the samples.
     pub delivered_cpu_khz: Option<u32>,
     /// Events of the over-current protection in the window.
     pub over_current: u64,
@@ -115,7 +115,7 @@ pub struct Row {
     pub peak_mw: f64,
     /// Mean power before the workload started; `None` unless the mark says so.
     pub idle_mw: Option<f64>,
-    /// What the mode measured with clocks that the kernel may lower; `None` without `--caps`.
+    /// What the mode measured with clocks that Linux may lower; `None` without `--caps`.
     pub capped_time_ms: Option<f64>,
     pub capped_power_mw: Option<f64>,
     pub capped_idle_mw: Option<f64>,

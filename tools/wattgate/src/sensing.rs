@@ -51,12 +51,12 @@ impl OverCurrent {
 }
 
 /// A GPU that works has a load of at least this in permille.
-const BUSY_LOAD: u16 = 300;
+const WORKING_GPU_LOAD: u16 = 300;
 
 /// The clock of a GPU that works: an idle one may be off. `None` if the board does not show it.
 pub fn busy_gpu_clock(board: &Board, files: &impl Files) -> Option<Kilohertz> {
     let load = board.gpu_load(files)?;
-    board.gpu_clock(files).filter(|_| load >= BUSY_LOAD)
+    board.gpu_clock(files).filter(|_| load >= WORKING_GPU_LOAD)
 }
 
 #[cfg(test)]

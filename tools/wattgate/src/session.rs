@@ -26,8 +26,8 @@ use crate::sensing::{OverCurrent, busy_gpu_clock, estimator};
 use crate::window::{Count, Measured, Rules, Window};
 use crate::world::{Event, Exit, World};
 
-/// Interval between looks at the sensor.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between samples of the sensor.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The readings may fail for this long; the governor waits as long.
 const BLIND: Duration = Duration::from_millis(1_700);
@@ -60,8 +60,8 @@ const MOST_UNMEASURED: u32 = 9;
 const START_TIME: Duration = Duration::from_secs(1);
 const START_SHARE: f64 = 0.5;
 
-/// Interval between looks at the CPU's true clock, which keep a core busy.
-const CLOCK_LOOK: Duration = Duration::from_secs(1);
+/// Interval between readings of the CPU's true clock, which keep a core busy.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval at which the over-current protection publishes its counters (`jetson-platform.md`, section
 /// 6.4).
@@ -198,7 +198,7 @@ pub struct Session<'a, W: World> {
     /// Modes in a row that could not be measured.
     unmeasured: u32,
     estimator: Estimator,
-    next_look: Duration,
+    next_sample: Duration,
     /// Time of the last reading, of the last one that differed from the one before, and its value.
     read: Duration,
     changed: Duration,
@@ -255,7 +255,7 @@ impl<'a, W: World> Session<'a, W> {
             stalled: false,
             unmeasured: 0,
             estimator,
-            next_look: now,
+            next_sample: now,
             read: now,
             changed: now,
             sample: None,
@@ -578,7 +578,7 @@ impl<'a, W: World> Session<'a, W> {
         let set = self.world.now();
         let mut window = Some(Window::new(self.task.rules, set));
         let (mut clocks, mut gpu_clocks) = (Vec::new(), Vec::new());
-        let mut next_clock = set + CLOCK_LOOK;
+        let mut next_clock = set + CLOCK_INTERVAL;
         self.stepped = set;
         loop {
             let seen = self.turn(&mut window)?;
@@ -620,7 +620,7 @@ impl<'a, W: World> Session<'a, W> {
                 events_before = self.over_current();
             }
             if self.world.now() >= next_clock {
-                next_clock += CLOCK_LOOK;
+                next_clock += CLOCK_INTERVAL;
                 // A knob may leave the mode and come back before the end.
                 if self.board.verify_all(self.world.files(), &mode).is_err() {
                     self.retreat()?;
@@ -640,7 +640,7 @@ impl<'a, W: World> Session<'a, W> {
             clocks.sort_unstable();
             row.delivered_cpu_khz = clocks.get(clocks.len() / 2).map(|clock| clock.0);
             gpu_clocks.sort_unstable();
-            // As where its minimum does not obey: the kernel lowers the clock.
+            // As where its minimum does not obey: Linux lowers the clock.
             let gpu = gpu_clocks.get(gpu_clocks.len() / 2);
             let is_slow = gpu.is_some_and(|gpu| !is_delivered(*gpu, mode.gpu));
             let is_throttled = row.is_throttled() || is_slow;
@@ -656,9 +656,9 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
-    /// Waits for one event or the next look.
+    /// Waits for one event or the next sample.
     fn turn(&mut self, window: &mut Option<Window>) -> Result<Seen, SessionError> {
-        match self.world.wait(self.next_look) {
+        match self.world.wait(self.next_sample) {
             Event::Count(count) => {
                 let before = self.last_count.replace(count);
                 if let Some(before) = before.filter(|before| before.steps > count.steps) {
@@ -677,8 +677,8 @@ impl<'a, W: World> Session<'a, W> {
             }
             Event::Time => {
                 let now = self.world.now();
-                self.next_look = now + LOOK;
-                let seen = self.look(now, window)?;
+                self.next_sample = now + SAMPLE_INTERVAL;
+                let seen = self.sample(now, window)?;
                 if seen == Seen::Nothing && now.saturating_sub(self.stepped) > NO_STEPS {
                     self.stepped = now;
                     return Ok(Seen::Stalled);
@@ -691,7 +691,7 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
-    fn look(&mut self, now: Duration, window: &mut Option<Window>) -> Result<Seen, SessionError> {
+    fn sample(&mut self, now: Duration, window: &mut Option<Window>) -> Result<Seen, SessionError> {
         let sample = match self.board.sample(self.world.files()) {
             Ok(sample) => sample,
             Err(error) if now.saturating_sub(self.read) > BLIND => {
@@ -705,9 +705,9 @@ impl<'a, W: World> Session<'a, W> {
             self.changed = now;
         }
         let at = Milliseconds(now.as_millis() as u64);
-        self.estimator.look(&sample, at);
+        self.estimator.update(&sample, at);
         if let Some(window) = window {
-            window.look(now, self.estimator.energy_uj());
+            window.add_energy(now, self.estimator.energy_uj());
         }
         let allowed = self.allowed_mw().unwrap_or(f64::INFINITY);
         let power = self.power(window.as_ref());

@@ -124,7 +124,7 @@ pub struct Window {
     /// Steps at the first count after the mode was set.
     steps_when_set: Option<u64>,
     counts: Vec<Count>,
-    /// Energy in µJ at the looks since the mode was set.
+    /// Energy in µJ at the samples since the mode was set.
     energies: Vec<(Duration, u64)>,
 }
 
@@ -154,8 +154,8 @@ impl Window {
         self.counts.push(count);
     }
 
-    /// Takes the energy after a look of the estimator.
-    pub fn look(&mut self, at: Duration, energy_uj: u64) {
+    /// Takes the energy after a sample of the estimator.
+    pub fn add_energy(&mut self, at: Duration, energy_uj: u64) {
         self.energies.push((at, energy_uj));
     }
 
@@ -229,8 +229,8 @@ impl Window {
             return [None; 2];
         };
         let steps = (last.steps - first.steps) as f64;
-        let part = |of: fn(&Told) -> Option<u64>| {
-            let us = of(&last.told)?.checked_sub(of(&first.told)?)?;
+        let part = |counter: fn(&Told) -> Option<u64>| {
+            let us = counter(&last.told)?.checked_sub(counter(&first.told)?)?;
             Some(us as f64 / 1e3 / steps)
         };
         let parts = [part(|told| told.fetch_us), part(|told| told.compute_us)];
@@ -247,9 +247,11 @@ impl Window {
         items.all(|items| items == Some(first)).then_some(first)
     }
 
-    /// The energy at a time, interpolated between two looks; `None` outside of all looks.
+    /// The energy at a time, interpolated between two samples; `None` outside of all samples.
     fn energy_uj(&self, at: Duration) -> Option<f64> {
-        let after = self.energies.partition_point(|(look, _)| *look < at);
+        let after = self
+            .energies
+            .partition_point(|(at_sample, _)| *at_sample < at);
         let &(end, more) = self.energies.get(after)?;
         let &(begin, less) = self.energies.get(after.checked_sub(1)?)?;
         let part = (at - begin).as_secs_f64() / (end - begin).as_secs_f64();

@@ -35,7 +35,7 @@ const ROWS: [(&str, usize, Sampling); 4] = [
 enum Part {
     None,
     Physics,
-    Kernel,
+    Covariance,
     Samples,
     Priors,
 }
@@ -43,7 +43,7 @@ enum Part {
 const PARTS: [(Part, &str); 5] = [
     (Part::None, "the whole teacher"),
     (Part::Physics, "without the processes with a physical mean"),
-    (Part::Kernel, "without the processes without one"),
+    (Part::Covariance, "without the processes without one"),
     (Part::Samples, "one estimate (MAP) in place of samples"),
     (Part::Priors, "priors of theory in place of learned ones"),
 ];
@@ -62,8 +62,9 @@ fn main() {
             let errors: Vec<Errors> = runs
                 .map(|seed| run(&corpus, (modes, sampling), priors, part, seed))
                 .collect();
-            let median = |of: fn(&Errors) -> Option<f64>| {
-                Quartiles::of(errors.iter().filter_map(of)).map_or(f64::NAN, |it| it.median)
+            let median = |error: fn(&Errors) -> Option<f64>| {
+                Quartiles::from_values(errors.iter().filter_map(error))
+                    .map_or(f64::NAN, |it| it.median)
             };
             let (time, power) = (median(|it| it.time_mape), median(|it| it.power_mape));
             println!("    {what:<44}{time:>8.2} %{power:>8.2} %");
@@ -88,7 +89,7 @@ fn run(
     let teachers = match part {
         Part::None => fit(blend(priors)),
         Part::Physics => fit(blend(priors).weighing([0.0; 2])),
-        Part::Kernel => fit(blend(priors).weighing([1.0; 2])),
+        Part::Covariance => fit(blend(priors).weighing([1.0; 2])),
         Part::Samples => Teachers::fit_map(grid, used, priors),
         Part::Priors => fit(blend(&theory)),
     };

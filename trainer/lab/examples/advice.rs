@@ -32,7 +32,7 @@ fn main() {
         );
         all.push(worth);
     }
-    let count = |of: fn(&Worth) -> bool| all.iter().filter(|worth| of(worth)).count();
+    let count = |holds: fn(&Worth) -> bool| all.iter().filter(|worth| holds(worth)).count();
     let (near, losses) = (count(Worth::is_near), count(|worth| worth.gain < 1.0));
     let (over, advised) = (
         count(|worth| worth.load > 1.0),

@@ -162,10 +162,10 @@ fn score(
         ..Score::default()
     };
     let n = held_out.len() as f64;
-    let values = |of: &Predictions, id: usize| {
+    let values = |predictions: &Predictions, id: usize| {
         [
-            of.time[id],
-            of.power.as_ref().map_or(0.0, |power| power[id]),
+            predictions.time[id],
+            predictions.power.as_ref().map_or(0.0, |power| power[id]),
         ]
     };
     for (at, bounds) in bounds.iter().enumerate() {
@@ -210,7 +210,9 @@ fn choices(model: &Model<'_>, known: &[Known], used: &[Known], seed: u64, score:
         });
         Front::<4_096>::of_modes(model, modes, Confidence::P95)
     };
-    let asked = |of: &dyn Fn(&[f64; 2]) -> f64| Limits::Automatic.of(rows.values().map(of));
+    let asked = |quantity: &dyn Fn(&[f64; 2]) -> f64| {
+        Limits::Automatic.resolve(rows.values().map(quantity))
+    };
     let limits = asked(&|[_, power]| *power);
     // Times span decades.
     let deadlines = asked(&|[time, _]| time.ln()).into_iter().map(f64::exp);
@@ -264,21 +266,21 @@ fn choices(model: &Model<'_>, known: &[Known], used: &[Known], seed: u64, score:
 }
 
 fn row(scores: &[Score]) -> String {
-    let all = |of: &dyn Fn(&Score) -> f64| -> Vec<f64> {
+    let all = |figure: &dyn Fn(&Score) -> f64| -> Vec<f64> {
         scores
             .iter()
-            .map(of)
+            .map(figure)
             .filter(|value| value.is_finite())
             .collect()
     };
-    let mean = |of: &dyn Fn(&Score) -> f64| {
-        let values = all(of);
+    let mean = |figure: &dyn Fn(&Score) -> f64| {
+        let values = all(figure);
         values.iter().sum::<f64>() / values.len() as f64
     };
-    let median = |of: &dyn Fn(&Score) -> f64| median(all(of));
+    let median = |figure: &dyn Fn(&Score) -> f64| median(all(figure));
     // The mean over the tenth of the runs in which a share is worst.
-    let worst = |of: &dyn Fn(&Score) -> f64, ascending: bool| {
-        let mut values = all(of);
+    let worst = |figure: &dyn Fn(&Score) -> f64, ascending: bool| {
+        let mut values = all(figure);
         values.sort_by(f64::total_cmp);
         if !ascending {
             values.reverse();
@@ -288,8 +290,8 @@ fn row(scores: &[Score]) -> String {
     };
     let least_clock = |target: usize| {
         let mut sums: BTreeMap<(usize, u32), [usize; 2]> = BTreeMap::new();
-        for ((of, axis, clock), counts) in scores.iter().flat_map(|score| &score.by_clock) {
-            if *of == target {
+        for ((predicted, axis, clock), counts) in scores.iter().flat_map(|score| &score.by_clock) {
+            if *predicted == target {
                 let sum = sums.entry((*axis, *clock)).or_default();
                 *sum = [sum[0] + counts[0], sum[1] + counts[1]];
             }

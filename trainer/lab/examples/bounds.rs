@@ -295,16 +295,16 @@ impl Bench {
         families::read(&self.folder, name).unwrap_or_else(|why| stop(&why))
     }
 
-    /// What `of` makes of each column's comparison of our method on a corpus.
+    /// What `evaluate` makes of each column's comparison of our method on a corpus.
     fn columns<T>(
         &self,
         name: &str,
         (amount, sampling): (Amount, Sampling),
-        of: impl Fn(&Comparison<'_>) -> T,
+        evaluate: impl Fn(&Comparison<'_>) -> T,
     ) -> Vec<T> {
         let corpus = self.read(name);
         let one = |column: &Column| {
-            of(&Comparison {
+            evaluate(&Comparison {
                 corpus: &corpus,
                 name: "",
                 references: &[],
@@ -379,7 +379,7 @@ impl Bench {
                         |knot: &&Covered| 100.0 * knot.share,
                         |knot: &&Covered| 100.0 * knot.mean_share,
                     ]
-                    .map(|of| knots.iter().map(of).collect::<Vec<f64>>());
+                    .map(|value_at| knots.iter().map(value_at).collect::<Vec<f64>>());
                     table.line(&what, &shares, bounds);
                     of_all[0].push(shares);
                     of_all[1].push(means);
@@ -433,7 +433,8 @@ impl Bench {
     /// The penalty of choices if their margin were known in hindsight, with 50 modes and with half of the
     /// corpus. It bounds what a guard band can reach, and so has no bound itself.
     fn show_hindsight(&self) {
-        let random = [Amount::Modes(50), Amount::Percent(50.0)].map(|of| (of, Sampling::Random));
+        let random =
+            [Amount::Modes(50), Amount::Percent(50.0)].map(|amount| (amount, Sampling::Random));
         for asked in [random[0], (random[0].0, Sampling::Planned), random[1]] {
             let columns = self.columns(TX1, asked, |comparison| {
                 let runs =
@@ -454,7 +455,7 @@ impl Bench {
         let columns = self.columns(name, asked, |comparison| {
             let ratios = comparison.run(&ProgressBar::hidden(), |run| Ok(interval_score(run)));
             let ratios = ratios.expect("a fit").into_iter().flatten();
-            100.0 * Quartiles::of(ratios).expect("a run").median
+            100.0 * Quartiles::from_values(ratios).expect("a run").median
         });
         let what = format!("{name}: interval score, of that of one factor");
         table.line(&what, &columns, [0.0, INTERVAL]);

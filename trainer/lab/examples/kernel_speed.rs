@@ -24,12 +24,12 @@ fn main() -> ExitCode {
         let start = Instant::now();
         let mut count = 0;
         for (kind, rows) in Kind::ALL.into_iter().zip(&corpus.rows) {
-            let Some(model) = models.of(kind) else {
+            let Some(model) = models.for_kind(kind) else {
                 continue;
             };
             let rows: Vec<&Row> = rows.iter().collect();
             for target in Target::ALL {
-                count += model.of(target).predict_rows(&rows).len();
+                count += model.for_target(target).predict_rows(&rows).len();
             }
         }
         1e6 * start.elapsed().as_secs_f64() / count as f64

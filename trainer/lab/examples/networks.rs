@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         row(&name, layers.len(), &scores);
         sums.push(scores);
     }
-    let mean = |at: usize| sums.iter().map(|of| of[at]).sum::<f64>() / sums.len() as f64;
+    let mean = |at: usize| sums.iter().map(|row| row[at]).sum::<f64>() / sums.len() as f64;
     let means: Vec<f64> = (0..sums[0].len()).map(mean).collect();
     row("mean", 0, &means);
     ExitCode::SUCCESS
@@ -128,7 +128,7 @@ impl Bench<'_> {
         let axes = self.board.axes();
         let of_board = Grid::new(axes.each_ref().map(Vec::as_slice)).expect("a grid");
         let (grid, profiled) = grid(self.models, &of_board).expect("common clocks");
-        let network = Network::of(self.models, &composer, grid.clone());
+        let network = Network::compose(self.models, &composer, grid.clone());
         let options = NetworkOptions {
             workload: "network",
             batch: 1,
@@ -154,14 +154,18 @@ impl Bench<'_> {
                     *score += error / UNITS as f64;
                 }
             };
-            add(0, errors(&truth, |id| of(&never_run.predictions, id)));
+            add(
+                0,
+                errors(&truth, |id| time_and_energy(&never_run.predictions, id)),
+            );
             let composed = network.composed();
             add(
                 2,
                 errors(&truth, |id| {
-                    let of = &composed[id];
-                    let plain = of.energy_mj / of.time_ms * of.sum_ms;
-                    [of.sum_ms, plain]
+                    let composed_mode = &composed[id];
+                    let plain =
+                        composed_mode.energy_mj / composed_mode.time_ms * composed_mode.sum_ms;
+                    [composed_mode.sum_ms, plain]
                 }),
             );
             add(6, spread(&truth, composed));
@@ -174,7 +178,10 @@ impl Bench<'_> {
                 let corpus = self.corpus(&grid, &used);
                 let corrected = fit(&network, Some(&corpus), &options, &hidden);
                 let corrected = corrected.expect("a model").exported.predictions;
-                add(8 + 4 * at, errors(&held_out, |id| of(&corrected, id)));
+                add(
+                    8 + 4 * at,
+                    errors(&held_out, |id| time_and_energy(&corrected, id)),
+                );
                 let task = Task {
                     corpus: &corpus,
                     used: &used,
@@ -185,7 +192,10 @@ impl Bench<'_> {
                     progress: &hidden,
                 };
                 let alone = train(&task).expect("a model").exported.predictions;
-                add(10 + 4 * at, errors(&held_out, |id| of(&alone, id)));
+                add(
+                    10 + 4 * at,
+                    errors(&held_out, |id| time_and_energy(&alone, id)),
+                );
             }
         }
         let held = self.held(&grid, &upper);
@@ -263,8 +273,8 @@ impl Bench<'_> {
 /// Standard deviations over the modes of ln(predicted / measured) in percent, of time and of power: what is
 /// left if a unit were off by the same in all modes.
 fn spread(truth: &[Known], composed: &[Composed]) -> [f64; 2] {
-    let errors = |of: &dyn Fn(&Known) -> f64| {
-        let errors: Vec<f64> = truth.iter().map(of).collect();
+    let errors = |log_ratio: &dyn Fn(&Known) -> f64| {
+        let errors: Vec<f64> = truth.iter().map(log_ratio).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         let square: f64 = errors.iter().map(|error| (error - mean).powi(2)).sum();
         100.0 * (square / errors.len() as f64).sqrt()
@@ -276,7 +286,7 @@ fn spread(truth: &[Known], composed: &[Composed]) -> [f64; 2] {
 }
 
 /// Predicted time in ms and energy in mJ of a mode.
-fn of(predictions: &Predictions, id: usize) -> [f64; 2] {
+fn time_and_energy(predictions: &Predictions, id: usize) -> [f64; 2] {
     let time = 1e-3 * predictions.time[id];
     let power = predictions.power.as_ref().expect("a power")[id];
     [time, 1e-3 * time * power]

@@ -33,8 +33,8 @@ fn main() {
             ("choice at 95 %", |verdict| verdict.guarded),
             ("choice at 50 %", |verdict| verdict.median),
         ];
-        for (name, of) in parts {
-            let means = [0, 1].map(|at| mean(verdicts.iter().map(|verdict| of(verdict)[at])));
+        for (name, part) in parts {
+            let means = [0, 1].map(|at| mean(verdicts.iter().map(|verdict| part(verdict)[at])));
             println!("  mean, {name}: {means:.3?}");
         }
         let reachable = mean(verdicts.iter().map(|verdict| verdict.reachable));

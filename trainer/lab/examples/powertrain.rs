@@ -152,9 +152,9 @@ impl Table<'_> {
                 let label = format!("{name}, {}", reference.modes.len());
                 let reference =
                     Reference::of_corpus(name.to_owned(), reference, Priors::shipped())?;
-                let of = (&label[..], Some(known));
+                let label_and_number = (&label[..], Some(known));
                 let (mut evaluation, more) =
-                    self.compare(&corpus, &TRANSFERRED, of, &[reference])?;
+                    self.compare(&corpus, &TRANSFERRED, label_and_number, &[reference])?;
                 known += 1;
                 lines.extend(more);
                 if let Some(plots) = self.plots {
@@ -259,8 +259,10 @@ impl Table<'_> {
                     "| {} | {label} | {} | {} | {} / {} % | {:.1} % | {:.2} W | {:.0} % | {:.0} % | {:.0} % |",
                     row.method,
                     row.modes,
-                    row.confidence
-                        .map_or("–".to_owned(), |of| format!("{:.0} %", 100.0 * of)),
+                    row.confidence.map_or("–".to_owned(), |confidence| format!(
+                        "{:.0} %",
+                        100.0 * confidence
+                    )),
                     error(Target::Time),
                     error(Target::Power),
                     row.time_penalty_pct,
@@ -277,11 +279,11 @@ impl Table<'_> {
 
 /// Every whole watt between the least and the most power of a corpus.
 fn whole_watts(corpus: &Corpus) -> Limits {
-    let [highest, lowest] = [f64::max, f64::min].map(|of| {
+    let [highest, lowest] = [f64::max, f64::min].map(|extreme| {
         let powers = profiled(corpus)
             .into_iter()
             .filter_map(|mode| mode.power_mw);
-        powers.reduce(of).unwrap_or(0.0)
+        powers.reduce(extreme).unwrap_or(0.0)
     });
     Limits::Range([
         (lowest / 1e3).ceil() * 1e3,

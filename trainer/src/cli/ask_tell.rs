@@ -40,7 +40,7 @@ impl From<Refused> for Answer {
             Refused::OwnReference(_) => "reference",
             Refused::Few { .. } => "few",
             Refused::Train(_) => "train",
-            Refused::SingularKernel(_) => "singular",
+            Refused::SingularCovariance(_) => "singular",
         };
         Self::error(code, refused)
     }

@@ -211,8 +211,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// of a size the one with the most modes counts.
 fn of_size(fed: &[Corpus], size: u32) -> Option<(&Corpus, &Corpus)> {
     // The first of those with the most.
-    let most = |of: &dyn Fn(&Feeding) -> bool| {
-        let corpora = fed.iter().rev().filter(|corpus| of(&corpus.feeding));
+    let most = |holds: &dyn Fn(&Feeding) -> bool| {
+        let corpora = fed.iter().rev().filter(|corpus| holds(&corpus.feeding));
         corpora.max_by_key(|corpus| corpus.modes.len())
     };
     let of_size = most(&|feeding| feeding.minibatch == Some(size))?;

@@ -98,7 +98,7 @@ struct MeasuredReport {
 }
 
 impl MeasuredReport {
-    fn of(model: &Model<'_>) -> Vec<Self> {
+    fn from_model(model: &Model<'_>) -> Vec<Self> {
         let network = model.clone().without_measured();
         let known: BTreeMap<ModeId, Prediction> = model.measured().collect();
         let mut all = Vec::new();
@@ -150,7 +150,7 @@ enum ErrorsOf {
 
 impl ErrorsOf {
     /// `None` if the file states no errors.
-    fn of(provenance: &Provenance<'_>, version: u16) -> Option<Self> {
+    fn from_provenance(provenance: &Provenance<'_>, version: u16) -> Option<Self> {
         provenance.time_error.or(provenance.power_error)?;
         Some(match (provenance.modes_held_out, version) {
             (0, ..3) => Self::LeftOut,
@@ -218,7 +218,7 @@ struct OtherUnits {
 }
 
 impl OtherUnits {
-    fn of(model: &Model<'_>, fleet: &Fleet<'_>) -> Self {
+    fn from_fleet(model: &Model<'_>, fleet: &Fleet<'_>) -> Self {
         let other = fleet.unit(None, usual_confidence(model));
         let [time, power] = other.map_or([0.0; 2], |other| other.margins);
         Self {
@@ -229,7 +229,7 @@ impl OtherUnits {
 }
 
 fn units(fleet: &Fleet<'_>) -> Vec<UnitReport> {
-    let of = |id: UnitId| {
+    let report = |id: UnitId| {
         let unit = fleet.unit(Some(id), Confidence::P50).ok()?;
         Some(UnitReport {
             id: id.to_string(),
@@ -237,13 +237,13 @@ fn units(fleet: &Fleet<'_>) -> Vec<UnitReport> {
             power_ratio: unit.power.exp(),
         })
     };
-    fleet.units().filter_map(of).collect()
+    fleet.units().filter_map(report).collect()
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = arguments.input.read()?;
     let (model, provenance) = arguments.input.parse(&bytes)?;
-    let front = Front::<FRONT>::of(&model, &model.profiled(), usual_confidence(&model));
+    let front = Front::<FRONT>::from_model(&model, &model.profiled(), usual_confidence(&model));
     let fleet = model.fleet().map_err(|why| Failure::Model {
         path: arguments.input.model.clone(),
         why,
@@ -336,7 +336,7 @@ fn inspection(
         seed: provenance.seed,
         modes_used: provenance.modes_used,
         modes_held_out: provenance.modes_held_out,
-        errors_of: ErrorsOf::of(provenance, version),
+        errors_of: ErrorsOf::from_provenance(provenance, version),
         time_mape: provenance.time_error.map(percent),
         power_mape: provenance.power_error.map(percent),
         shape: model.shape().to_string(),
@@ -346,7 +346,7 @@ fn inspection(
         profiled: axes(&|axis| model.profiled().values(grid, axis).to_vec()),
         tpc_pg_mask: model.tpc_pg_mask().ok().flatten(),
         units: units(fleet),
-        other_units: OtherUnits::of(model, fleet),
+        other_units: OtherUnits::from_fleet(model, fleet),
         idle: model.idle().ok().flatten().map(|idle| {
             let [least_mw, fastest_mw] = idle_range(model, idle);
             IdleReport {
@@ -358,7 +358,7 @@ fn inspection(
         power_guard: model.power_guard().map(|guard| knots(guard, of_power)),
         time_spread_pct,
         spread_pct,
-        measured: MeasuredReport::of(model),
+        measured: MeasuredReport::from_model(model),
         front: points.collect(),
     }
 }
@@ -392,8 +392,9 @@ fn text(model: &Inspection, front: &Front<FRONT>) -> String {
     };
     text += &format!("{} modes, grid {}\n", model.modes_in_grid, model.grid_hash);
     let clock = |khz: u32| show::frequency(Kilohertz(khz));
-    let mut row = |name: &str, of: fn(&Axes) -> &Vec<u32>, show: &dyn Fn(u32) -> String| {
-        let [axis, profiled] = [&model.axes, &model.profiled].map(|axes| range(of(axes), show));
+    let mut row = |name: &str, axis_of: fn(&Axes) -> &Vec<u32>, show: &dyn Fn(u32) -> String| {
+        let [axis, profiled] =
+            [&model.axes, &model.profiled].map(|axes| range(axis_of(axes), show));
         text += &format!("  {name:<6}{axis}, profiled {profiled}\n");
     };
     row("cores", |axes| &axes.cores, &|cores| cores.to_string());
@@ -512,16 +513,22 @@ mod tests {
                 time_error,
                 power_error,
             };
-            ErrorsOf::of(&provenance, version)
+            ErrorsOf::from_provenance(&provenance, version)
         };
-        let of = |held_out, time, power| of_version(VERSION, held_out, time, power);
+        let of_this_version = |held_out, time, power| of_version(VERSION, held_out, time, power);
         assert!(matches!(
             of_version(2, 0, Some(3), Some(4)),
             Some(ErrorsOf::LeftOut)
         ));
-        assert!(matches!(of(5, Some(3), None), Some(ErrorsOf::HeldOut)));
-        assert!(matches!(of(0, Some(3), Some(4)), Some(ErrorsOf::Expected)));
+        assert!(matches!(
+            of_this_version(5, Some(3), None),
+            Some(ErrorsOf::HeldOut)
+        ));
+        assert!(matches!(
+            of_this_version(0, Some(3), Some(4)),
+            Some(ErrorsOf::Expected)
+        ));
         // Files without held-out modes had no errors before.
-        assert!(of(0, None, None).is_none());
+        assert!(of_this_version(0, None, None).is_none());
     }
 }

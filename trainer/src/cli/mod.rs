@@ -35,7 +35,7 @@ use wattgate_runtime::{Confidence, FormatError, SelectError};
 use crate::corpus::CorpusError;
 use crate::fit::FitError;
 use crate::learn::fleet::JoinError;
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::reference::{OwnReference, ReferenceError};
 use crate::learn::split::{Sampling, SplitError};
 use wattgate_cli::output::OutputError;
@@ -131,7 +131,7 @@ pub enum Failure {
     #[error("--reference: {found} references; at most {MOST_REFERENCES} can be used at once")]
     ManyReferences { found: usize },
     #[error("{why}")]
-    Plan { why: SingularKernel },
+    Plan { why: SingularCovariance },
     #[error("cannot plan {asked} modes: the board has {available}")]
     PlanSize { asked: usize, available: usize },
     #[error("{}: {mode} is not a mode of the board: {why}", path.display())]

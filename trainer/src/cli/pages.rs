@@ -89,12 +89,12 @@ fn pages(date: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
 
 /// Adds the pages of a command's commands, and of theirs.
 fn add_pages(
-    of: &Command,
+    parent: &Command,
     name: &str,
     date: &str,
     pages: &mut Vec<(String, Vec<u8>)>,
 ) -> io::Result<()> {
-    for command in visible(of).filter(|command| command.get_name() != "help") {
+    for command in visible(parent).filter(|command| command.get_name() != "help") {
         let name = format!("{name}-{}", command.get_name());
         let named = command.clone().display_name(name.clone());
         pages.push((format!("{name}.1"), page(&named, date)?));

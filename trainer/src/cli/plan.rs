@@ -162,7 +162,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if asked == 0 || asked > available {
         return Err(Failure::PlanSize { asked, available });
     }
-    let (scales, priors) = (Scales::of(&grid), Priors::shipped());
+    let (scales, priors) = (Scales::from_grid(&grid), Priors::shipped());
     let failed = |why| Failure::Plan { why };
     let mut expected = ExpectedError::default();
     if measured.len() >= MIN_MODES {

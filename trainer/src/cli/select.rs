@@ -143,7 +143,7 @@ struct Asked {
 const IDLE_ERROR_PCT: u32 = 8;
 
 impl Work {
-    fn of(asked: Asked, choice: &Choice) -> Self {
+    fn new(asked: Asked, choice: &Choice) -> Self {
         let Asked {
             steps,
             within,
@@ -249,7 +249,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(emc) = arguments.emc {
             region = region.with_emc(grid, emc)?;
         }
-        let front = Front::<FRONT>::of(&named.model, &region, of_each);
+        let front = Front::<FRONT>::from_model(&named.model, &region, of_each);
         let least = front.points().first().map_or(Milliwatts(0), |it| it.power);
         let query = Query {
             objective,
@@ -275,11 +275,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         selected.push(choice);
     }
-    let of = |named: &Named<'_>, choice: &Choice| cost(objective, choice, items(&named.provenance));
+    let cost_of =
+        |named: &Named<'_>, choice: &Choice| cost(objective, choice, items(&named.provenance));
     let found = offered.iter().zip(&selected).zip(&rests);
     let found =
         found.filter_map(|((named, choice), rest)| Some((*named, choice.as_ref().ok()?, rest)));
-    let best = found.min_by(|a, b| of(a.0, a.1).total_cmp(&of(b.0, b.1)));
+    let best = found.min_by(|a, b| cost_of(a.0, a.1).total_cmp(&cost_of(b.0, b.1)));
     if let Some((named, choice, rest)) = best {
         let asked = match wanted.by {
             Some(By::Work { steps, within }) => Some(Asked {
@@ -356,15 +357,21 @@ fn offered<'a>(all: &'a [Named<'a>], size: Option<Size>) -> Result<Vec<&'a Named
                 why,
             })
         };
-        let (of, expected) = (&named.provenance, &first.provenance);
-        if (of.workload, of.device, of.kind) != (expected.workload, expected.device, expected.kind)
+        let (provenance, expected) = (&named.provenance, &first.provenance);
+        if (provenance.workload, provenance.device, provenance.kind)
+            != (expected.workload, expected.device, expected.kind)
         {
             return incomparable(format!(
                 "a model of {} on {}, {}; expected {} on {}, {}, as the first one",
-                of.workload, of.device, of.kind, expected.workload, expected.device, expected.kind
+                provenance.workload,
+                provenance.device,
+                provenance.kind,
+                expected.workload,
+                expected.device,
+                expected.kind
             ));
         }
-        if size.is_some() && of.minibatch.is_none() {
+        if size.is_some() && provenance.minibatch.is_none() {
             return incomparable(
                 "the model states no minibatch, so it cannot be chosen by one".to_owned(),
             );
@@ -373,7 +380,7 @@ fn offered<'a>(all: &'a [Named<'a>], size: Option<Size>) -> Result<Vec<&'a Named
             return incomparable("some models have a power and some have none".to_owned());
         }
         let mut before = all[..at].iter().map(|named| named.provenance.minibatch);
-        if size.is_some() && before.any(|minibatch| minibatch == of.minibatch) {
+        if size.is_some() && before.any(|minibatch| minibatch == provenance.minibatch) {
             return incomparable("a model before has the same minibatch".to_owned());
         }
     }
@@ -468,7 +475,7 @@ fn answer(
                 .guarded_power
                 .map(|power| other.guarded_power(power).0),
         },
-        work: asked.map(|asked| Work::of(asked, choice)),
+        work: asked.map(|asked| Work::new(asked, choice)),
     }
 }
 
@@ -514,7 +521,7 @@ fn text(
     });
     text += &format!("another unit of the board: at most {time}{power}\n");
     if let Some(asked) = asked {
-        let work = Work::of(asked, choice);
+        let work = Work::new(asked, choice);
         text += &format!(
             "{} steps: {}, at most {}",
             work.steps,

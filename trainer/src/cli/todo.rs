@@ -29,7 +29,7 @@ pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Re
     if before.is_empty() {
         writer.write_record(&header)?;
     }
-    let number = |of: Option<u32>| of.map_or(String::new(), |number| number.to_string());
+    let number = |value: Option<u32>| value.map_or(String::new(), |number| number.to_string());
     for mode in modes {
         let field = |column: &str| match column.trim() {
             "device" => names.device.to_owned(),

@@ -18,7 +18,7 @@ use super::{MAX_TIME_MS, Problem};
 const MAX_WORKERS: u32 = 1_024;
 
 /// By how much the parts of a step may exceed it, relatively: they are rounded.
-const ROUNDING: f32 = 1e-3;
+const PARTS_ROUNDING: f32 = 1e-3;
 
 /// How a workload was fed. `None` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,13 +64,13 @@ impl Feeding {
 
     /// The error for another feeding in a file of one.
     pub(super) fn differs(&self, found: &Self) -> FieldError {
-        let number = |of: Option<u32>| of.map_or(String::new(), |number| number.to_string());
-        let texts = |of: &Self| {
+        let number = |value: Option<u32>| value.map_or(String::new(), |number| number.to_string());
+        let texts = |feeding: &Self| {
             [
-                number(of.minibatch),
-                number(of.workers),
-                of.storage.clone().unwrap_or_default(),
-                number(of.epoch),
+                number(feeding.minibatch),
+                number(feeding.workers),
+                feeding.storage.clone().unwrap_or_default(),
+                number(feeding.epoch),
             ]
         };
         let columns = ["minibatch", "workers", "storage", "epoch"];
@@ -108,7 +108,7 @@ impl Parts {
         let Some(time_ms) = time else {
             return Err((None, Problem::PartWithoutStep));
         };
-        let most = time_ms * (1.0 + ROUNDING);
+        let most = time_ms * (1.0 + PARTS_ROUNDING);
         let sum = parts.fetch.unwrap_or(0.0) + parts.compute.unwrap_or(0.0);
         let longer = |column, part: f32| {
             let [part, time] = [part, time_ms].map(|ms| format!("{ms} ms"));

@@ -6,7 +6,7 @@ use std::fmt;
 use super::{Corpus, Profile};
 
 /// Modes, and ratio of the highest to the lowest product of clocks and cores, from which rows can be judged.
-const LEAST_MODES: usize = 8;
+const LEAST_JUDGED_ROWS: usize = 8;
 const LEAST_SPAN: f64 = 8.0;
 
 /// Fewest modes whose powers are alike by a failure, and the ratio of the highest to the lowest power of such modes.
@@ -53,10 +53,11 @@ pub fn flat(corpus: &Corpus) -> Option<Flat> {
         let known = corpus.modes.iter();
         let known = known.filter_map(|mode| Some([product(mode), median(mode)?.ln()]));
         let points: Vec<[f64; 2]> = known.collect();
-        (points.len() >= LEAST_MODES).then(|| pearson(&points))
+        (points.len() >= LEAST_JUDGED_ROWS).then(|| pearson(&points))
     };
     let powers: Vec<f64> = corpus.modes.iter().filter_map(Profile::power).collect();
-    let [lowest, highest] = [f64::min, f64::max].map(|of| powers.iter().copied().reduce(of));
+    let [lowest, highest] =
+        [f64::min, f64::max].map(|extreme| powers.iter().copied().reduce(extreme));
     let is_alike = lowest
         .zip(highest)
         .is_some_and(|(lowest, highest)| highest < ALIKE * lowest)

@@ -369,7 +369,7 @@ struct Identity {
 }
 
 /// Number of columns that state the identity and the feeding of a row.
-const SAID: usize = 9;
+const IDENTITY_COLUMNS: usize = 9;
 
 /// The rows of one feeding.
 struct OfFeeding {
@@ -389,7 +389,7 @@ struct Reader {
     /// The identity in the first row.
     identity: Option<Identity>,
     /// The raw fields of the row before that state identity and feeding, and the index of its feeding.
-    before: Option<([Vec<u8>; SAID], usize)>,
+    before: Option<([Vec<u8>; IDENTITY_COLUMNS], usize)>,
     is_of_one_feeding: bool,
     fed: Vec<OfFeeding>,
     axes: [Vec<u32>; 4],
@@ -512,8 +512,9 @@ impl Reader {
             optional(8),
         ];
         // Nearly every row repeats what the row before says, so compare bytes before parsing.
-        let repeats =
-            |(fields, _): &([Vec<u8>; SAID], _)| said.iter().zip(fields).all(|(a, b)| a.1 == b);
+        let repeats = |(fields, _): &([Vec<u8>; IDENTITY_COLUMNS], _)| {
+            said.iter().zip(fields).all(|(a, b)| a.1 == b)
+        };
         let repeated = self.before.as_ref().filter(|before| repeats(before));
         let new = match repeated {
             Some(_) => None,
@@ -702,7 +703,7 @@ fn unit(field: Named<'_>) -> Result<Option<UnitId>, FieldError> {
 }
 
 fn identity(
-    [device, workload, of_kind, of_mask, .., of_unit]: [Named<'_>; SAID],
+    [device, workload, of_kind, of_mask, .., of_unit]: [Named<'_>; IDENTITY_COLUMNS],
 ) -> Result<Identity, FieldError> {
     Ok(Identity {
         device: name(device)?,
@@ -718,7 +719,7 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
         let (first, found) = (first.to_owned(), found.to_owned());
         Err((Some(column), Problem::Mixed { first, found }))
     };
-    let number = |of: Option<u32>| of.map_or(String::new(), |n| n.to_string());
+    let number = |value: Option<u32>| value.map_or(String::new(), |n| n.to_string());
     if first.device != found.device {
         return mixed("device", &first.device, &found.device);
     }

@@ -95,8 +95,8 @@ impl Units {
 
     /// The units that a file lists, with their levels of time and power and their tilt.
     pub fn listed(&self) -> Vec<(UnitId, [f64; 3])> {
-        let with_id = self.profiled.iter().filter_map(|(id, of)| {
-            let Effect { time, power, tilt } = *of;
+        let with_id = self.profiled.iter().filter_map(|(id, effect)| {
+            let Effect { time, power, tilt } = *effect;
             Some(((*id)?, [time, power, tilt]))
         });
         with_id.take(MOST_UNITS).collect()

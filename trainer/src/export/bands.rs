@@ -31,7 +31,7 @@ pub struct Bands {
 impl Bands {
     /// Computes the bands from predictions of the file, quantisation included. `known` is what is known of measured modes,
     /// `in_file` are those that the file states.
-    pub fn of(
+    pub fn compute(
         origin: &Origin,
         surface: &Surface,
         predictions: &Predictions,
@@ -50,7 +50,7 @@ impl Bands {
             let teacher = surface.expected.get(target as usize)?[id];
             let measured = known.get(&id).filter(|_| in_file.contains(&id));
             let Expected { median, sd } = measured
-                .and_then(|of| of[target as usize])
+                .and_then(|by_target| by_target[target as usize])
                 .unwrap_or(teacher);
             let log = target.predicted(predictions)?[id].ln();
             let (spreads, least) = match target {
@@ -82,7 +82,8 @@ impl Bands {
             }
             None => 1.0,
         };
-        let spreads = Target::ALL.map(|target| Spread::of(units, target, reference_mw.ln()));
+        let spreads =
+            Target::ALL.map(|target| Spread::from_units(units, target, reference_mw.ln()));
         let others = others(
             left_out,
             &offered,

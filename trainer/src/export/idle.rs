@@ -24,10 +24,10 @@ use crate::learn::predictions::Predictions;
 const FACTORS: usize = 4;
 
 /// Rounds of the coordinate descent. Five readings of four factors need some hundreds.
-const ROUNDS: usize = 10_000;
+const DESCENT_ROUNDS: usize = 10_000;
 
 /// Points of a front, at most.
-const FRONT: usize = 256;
+const FRONT_POINTS: usize = 256;
 
 /// Fits the idle power of the front's modes, without readings above the bound of what the workload draws. That bound is the
 /// runtime's, so it takes the file as it is so far.
@@ -52,7 +52,7 @@ pub fn find(exported: &mut Exported) -> Result<(), FormatError> {
     let readings = exported.origin.idle.iter().copied();
     let (above, used) = readings.partition::<Vec<_>, _>(is_above);
     let of_modes = OfModes::fit(&used);
-    let idle = of_modes.map(|of| of.on_front(&model, grid));
+    let idle = of_modes.map(|idle| idle.on_front(&model, grid));
     exported.idle = idle.unwrap_or(Idle::NONE);
     exported.idle_left_out = above;
     Ok(())
@@ -101,13 +101,14 @@ impl OfModes {
         let least = rows.iter().map(|(_, power)| *power).reduce(f64::min)?;
         // Coordinate descent from the flat board on: a factor stays 0 where the readings do not need it.
         let mut factors = [least, 0.0, 0.0, 0.0];
-        for _ in 0..ROUNDS {
+        for _ in 0..DESCENT_ROUNDS {
             for at in 0..FACTORS {
                 let square: f64 = rows.iter().map(|(x, _)| x[at] * x[at]).sum();
                 let slope: f64 = rows
                     .iter()
                     .map(|(x, power)| {
-                        let predicted: f64 = x.iter().zip(factors).map(|(x, of)| x * of).sum();
+                        let predicted: f64 =
+                            x.iter().zip(factors).map(|(x, factor)| x * factor).sum();
                         x[at] * (power - predicted)
                     })
                     .sum();
@@ -126,7 +127,7 @@ impl OfModes {
 
     /// The line over the power under load that fits the modes of a model's front best.
     pub fn on_front(&self, model: &Model<'_>, grid: &Grid) -> Idle {
-        let front = Front::<FRONT>::of(model, &model.profiled(), Confidence::P50);
+        let front = Front::<FRONT_POINTS>::from_model(model, &model.profiled(), Confidence::P50);
         let points: Vec<[f64; 2]> = front
             .points()
             .iter()
@@ -137,7 +138,7 @@ impl OfModes {
             })
             .collect();
         let n = points.len().max(1) as f64;
-        let [load, idle] = [0, 1].map(|of| points.iter().map(|it| it[of]).sum::<f64>() / n);
+        let [load, idle] = [0, 1].map(|column| points.iter().map(|it| it[column]).sum::<f64>() / n);
         let sum = |with: usize| -> f64 {
             let off = |it: &[f64; 2]| (it[0] - load) * (it[with] - [load, idle][with]);
             points.iter().map(off).sum()
@@ -176,9 +177,9 @@ mod tests {
             [2, 400_000, 100_000, 3_000_000],
             [8, 2_000_000, 1_300_000, 3_000_000],
         ];
-        let of = OfModes::fit(&modes.map(|mode| reading(mode, truth(mode)))).expect("readings");
+        let fitted = OfModes::fit(&modes.map(|mode| reading(mode, truth(mode)))).expect("readings");
         for mode in [[4, 1_000_000, 500_000, 1_600_000], modes[0], modes[4]] {
-            let ratio = of.power_mw(mode) / truth(mode);
+            let ratio = fitted.power_mw(mode) / truth(mode);
             assert!((0.99..1.01).contains(&ratio), "{mode:?}: {ratio}");
         }
     }
@@ -186,9 +187,9 @@ mod tests {
     #[test]
     fn one_reading_holds_for_all_modes_and_none_says_nothing() {
         assert!(OfModes::fit(&[]).is_none());
-        let of = OfModes::fit(&[reading([2, 400_000, 100_000, 200_000], 3_000.0)]);
-        let of = of.expect("a reading");
-        let power = of.power_mw([8, 2_000_000, 1_300_000, 3_000_000]);
+        let fitted = OfModes::fit(&[reading([2, 400_000, 100_000, 200_000], 3_000.0)]);
+        let fitted = fitted.expect("a reading");
+        let power = fitted.power_mw([8, 2_000_000, 1_300_000, 3_000_000]);
         assert!((power - 3_000.0).abs() < 1.0, "{power}");
     }
 }

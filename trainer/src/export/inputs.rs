@@ -34,18 +34,18 @@ impl GridInputs {
             let scale = AxisFeatures::new(first, last);
             values
                 .iter()
-                .map(|&value| scale.of(value))
+                .map(|&value| scale.at(value))
                 .collect::<Vec<_>>()
         });
         let levels = LEVELLED.map(|axis| {
-            let of = &features[axis as usize];
+            let features_of_axis = &features[axis as usize];
             let mut bumps = targets
                 .iter()
-                .map(|target| bump(of, &means(grid, axis, target)));
+                .map(|target| bump(features_of_axis, &means(grid, axis, target)));
             match [bumps.next(), bumps.next()] {
                 [Some(time), Some(power)] => levels(&principal(&time, &power)),
                 [Some(time), None] => levels(&time),
-                _ => vec![0; of.len()],
+                _ => vec![0; features_of_axis.len()],
             }
         });
         Self { features, levels }
@@ -64,13 +64,13 @@ impl GridInputs {
                 let axis = input / FEATURES;
                 self.features[axis][at[axis]][input % FEATURES]
             }
-            Some(of) => self.level(of, at[LEVELLED[of] as usize]),
+            Some(levelled) => self.level(levelled, at[LEVELLED[levelled] as usize]),
         })
     }
 
     /// What the runtime makes of a level.
-    pub fn level(&self, of: usize, value: usize) -> f32 {
-        f32::from(self.levels[of][value]) / LEVEL_ONE
+    pub fn level(&self, levelled: usize, value: usize) -> f32 {
+        f32::from(self.levels[levelled][value]) / LEVEL_ONE
     }
 }
 

@@ -79,19 +79,19 @@ pub fn nearest_to_front(
     layers: &Layers,
 ) -> Vec<(ModeId, Prediction)> {
     let model = by_network.network();
-    let units = Units::of(by_network, layers);
+    let measures = Measures::new(by_network, layers);
     let known: BTreeMap<ModeId, Prediction> = known
         .iter()
-        .filter_map(|(id, mode)| Some((ModeId(*id as u16), units.prediction(mode)?)))
+        .filter_map(|(id, mode)| Some((ModeId(*id as u16), measures.prediction(mode)?)))
         .collect();
     let mut replaced = BTreeMap::new();
     let mut front = Vec::new();
     model.sweep(&model.profiled(), |mode, _| {
-        let counts = units.counts(by_network.at(mode));
+        let counts = measures.counts(by_network.at(mode));
         match known.get(&mode) {
             Some(at) => {
                 replaced.insert(mode, counts);
-                front.push(units.counts(*at));
+                front.push(measures.counts(*at));
             }
             None => front.push(counts),
         }
@@ -104,7 +104,7 @@ pub fn nearest_to_front(
     }
     // By how much the front is faster at the same power.
     let behind = |[time, power]: [f64; 2]| {
-        let within = front.partition_point(|[_, of]| *of <= power);
+        let within = front.partition_point(|[_, front_power]| *front_power <= power);
         let fastest = within.checked_sub(1).map(|last| front[last][0]);
         fastest.map_or(0.0, |fastest| time - fastest)
     };
@@ -112,7 +112,7 @@ pub fn nearest_to_front(
         .iter()
         .map(|(mode, at)| {
             let before = replaced.get(mode).map_or(f64::INFINITY, |it| behind(*it));
-            (behind(units.counts(*at)).min(before), *mode, *at)
+            (behind(measures.counts(*at)).min(before), *mode, *at)
         })
         .filter(|(behind, ..)| *behind < MOST_BEHIND)
         .collect();
@@ -124,14 +124,14 @@ pub fn nearest_to_front(
 }
 
 /// The units of a file's logarithms and spreads.
-struct Units<'a> {
+struct Measures<'a> {
     predicted: &'a Predicted<'a>,
     /// ln units of time and power.
     scales: [f64; 2],
 }
 
-impl<'a> Units<'a> {
-    fn of(predicted: &'a Predicted<'a>, layers: &Layers) -> Self {
+impl<'a> Measures<'a> {
+    fn new(predicted: &'a Predicted<'a>, layers: &Layers) -> Self {
         let scale = |output: usize| {
             layers
                 .output
@@ -154,7 +154,7 @@ impl<'a> Units<'a> {
         let model = self.predicted.network();
         let (log_power, spread) = match power {
             Some(power) if model.has_power() => {
-                let spread = power.sd.max(LEAST_SPREAD) / f64::from(model.spread_unit());
+                let spread = power.sd.max(LEAST_SPREAD) / f64::from(model.spread_resolution());
                 (
                     raw(power, of_power)?,
                     spread.min(f64::from(i16::MAX)) as i32,
@@ -170,7 +170,7 @@ impl<'a> Units<'a> {
         })
     }
 
-    /// Time and power with a usual margin, in ln units.
+    /// Time and power with a usual margin, in ln measures.
     fn counts(&self, at: Prediction) -> [f64; 2] {
         let [of_time, of_power] = self.predicted.spreads(at);
         let [time, power] = self.scales;
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_reading_far_from_what_the_others_say_is_not_known() {
         let known_at = |ratio: f64, is_confirmed: bool| {
-            let of = |log: f64| Residual { log, sd: 0.05 };
+            let residual = |log: f64| Residual { log, sd: 0.05 };
             let mode = Known {
                 id: 7,
                 knobs: [1; 4],
@@ -202,8 +202,8 @@ mod tests {
             let surface = Surface {
                 expected: Vec::new(),
                 left_out: vec![LeftOut {
-                    time: of(0.0),
-                    power: Some(of(ratio.ln())),
+                    time: residual(0.0),
+                    power: Some(residual(ratio.ln())),
                 }],
                 measured: vec![mode],
             };
@@ -224,19 +224,19 @@ mod tests {
     #[test]
     fn a_reading_counts_as_much_as_it_is_surer_than_the_others() {
         let reading = 100.0_f64;
-        let of = |log, sd| {
+        let moved_and_sd = |log, sd| {
             let Expected { median, sd } = combined(reading, Residual { log, sd });
             (median - reading.ln(), sd)
         };
         // The others know next to nothing: the reading counts, and two runs scatter about the truth.
-        let (moved, sd) = of(0.3, 0.5);
+        let (moved, sd) = moved_and_sd(0.3, 0.5);
         assert!(moved.abs() < 2e-4, "{moved}");
         assert!((sd - 2_f64.sqrt() * REPEAT).abs() < 1e-4, "{sd}");
         // The others know the mode: what they cannot know is the noise of a run.
-        let (moved, sd) = of(0.015, REPEAT);
+        let (moved, sd) = moved_and_sd(0.015, REPEAT);
         assert!((moved + 0.015).abs() < 1e-12 && (sd - REPEAT).abs() < 1e-12);
         // A variance of four runs: the reading moves by a quarter towards what the others predict.
-        let (moved, sd) = of(0.02, 2.0 * REPEAT);
+        let (moved, sd) = moved_and_sd(0.02, 2.0 * REPEAT);
         assert!((moved + 0.005).abs() < 1e-12);
         assert!((REPEAT..2_f64.sqrt() * REPEAT).contains(&sd));
     }

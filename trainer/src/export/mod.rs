@@ -38,7 +38,7 @@ use crate::learn::predictions::{Errors, Predictions, Target};
 /// ChaCha stream of the student.
 const STUDENT_STREAM: u64 = 4;
 
-/// Distils a surface into the parts of a model file. Advances `progress` by [`PROGRESS`](student::PROGRESS).
+/// Distils a surface into the parts of a model file. Advances `progress` by [`STUDENT_PROGRESS`](student::STUDENT_PROGRESS).
 pub fn export(
     origin: Origin,
     surface: &Surface,
@@ -64,7 +64,7 @@ pub fn export(
     let known = measured::known(surface);
     let measured = measured::nearest_to_front(&known, &by_network, &layers);
     let predictions = by_network.with_measured(&measured).values();
-    let bands = Bands::of(&origin, surface, &predictions, &known, &measured);
+    let bands = Bands::compute(&origin, surface, &predictions, &known, &measured);
     let mut exported = Exported {
         teacher: Predictions::of_logs(&targets),
         student: Predictions::of_logs(&log_predictions),
@@ -86,7 +86,7 @@ pub fn export(
 /// ln(measured / predicted) of time and of power, each by a network that has not seen the measurement.
 fn left_out(surface: &Surface, network: &Predictions) -> [Option<Vec<f64>>; 2] {
     Target::ALL.map(|target| {
-        let of = |(at, left_out): (usize, &LeftOut)| {
+        let residual = |(at, left_out): (usize, &LeftOut)| {
             let offset = match surface.measured.get(at) {
                 Some(mode) => {
                     let teacher = surface.expected.get(target as usize)?[mode.id];
@@ -94,9 +94,14 @@ fn left_out(surface: &Surface, network: &Predictions) -> [Option<Vec<f64>>; 2] {
                 }
                 None => 0.0,
             };
-            Some(left_out.of(target)?.log + offset)
+            Some(left_out.for_target(target)?.log + offset)
         };
-        let residuals: Vec<f64> = surface.left_out.iter().enumerate().filter_map(of).collect();
+        let residuals: Vec<f64> = surface
+            .left_out
+            .iter()
+            .enumerate()
+            .filter_map(residual)
+            .collect();
         (!residuals.is_empty()).then_some(residuals)
     })
 }
@@ -106,11 +111,11 @@ fn expected(surface: &Surface, predictions: &Predictions) -> Errors {
     let targets = Target::ALL.into_iter().zip(&surface.expected);
     let board = targets.map(|(target, teacher)| {
         let file = target.predicted(predictions).into_iter().flatten();
-        let of = |(teacher, file): (&Expected, &f64)| Expected {
+        let with_file_error = |(teacher, file): (&Expected, &f64)| Expected {
             sd: teacher.sd.hypot(file.ln() - teacher.median),
             ..*teacher
         };
-        teacher.iter().zip(file).map(of).collect()
+        teacher.iter().zip(file).map(with_file_error).collect()
     });
     let board: Vec<Vec<Expected>> = board.collect();
     expected_errors(&surface.left_out, &board)

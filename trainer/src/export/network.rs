@@ -4,7 +4,7 @@ use wattgate_runtime::format::Provenance;
 use wattgate_runtime::guard::{GuardBand, Knot};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
-use wattgate_runtime::units::Factor;
+use wattgate_runtime::quantities::Factor;
 use wattgate_runtime::{ModeId, Model, Region};
 
 use super::surface::Origin;
@@ -113,17 +113,19 @@ impl<'a> Predicted<'a> {
     /// The standard deviations of ln time and of ln power, 0 without power.
     pub fn spreads(&self, at: Prediction) -> [f64; 2] {
         let of_power = self.network.spread(at).map_or(0.0, f64::from);
-        let of_time = self
-            .network
-            .has_spread()
-            .then(|| f64::from(self.spreads.time.of(at.spread) * self.network.spread_unit()));
+        let of_time = self.network.has_spread().then(|| {
+            f64::from(
+                self.spreads.time.for_power_spread(at.spread) * self.network.spread_resolution(),
+            )
+        });
         [of_time.unwrap_or(0.0), of_power]
     }
 
     /// As quantities.
     pub fn values(&self) -> Predictions {
         let model = self.network;
-        let list = |of: &dyn Fn(Prediction) -> f64| self.all.iter().map(|at| of(*at)).collect();
+        let list =
+            |value: &dyn Fn(Prediction) -> f64| self.all.iter().map(|at| value(*at)).collect();
         let power = |at| model.power(at).map_or(0.0, |power| f64::from(power.0));
         Predictions {
             time: list(&|at| f64::from(model.time(at).0)),

@@ -1,7 +1,7 @@
 //! Quantisation: from floating-point weights to the integers of a model file.
 //!
-//! A ReLU network keeps its function if a unit's weights and bias are scaled by a positive factor
-//! and the next layer's weights for that unit by its inverse. A [`Plan`] uses this freedom to
+//! A ReLU network keeps its function if a neuron's weights and bias are scaled by a positive factor
+//! and the next layer's weights for that neuron by its inverse. A [`Plan`] uses this freedom to
 //! choose the scale of each activation, so that every column of the next layer spans the range of
 //! an i8 in at least one row. It is made once from a trained network; quantisation-aware training
 //! follows, with weights rounded to the plan's steps.
@@ -34,9 +34,9 @@ const LEAST_SCALE: f64 = 1.0 / (1 << 21) as f64;
 /// A fully connected layer in floating point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dense {
-    /// Weights, one row per unit.
+    /// Weights, one row per neuron.
     pub weights: Vec<Vec<f64>>,
-    /// Biases, one per unit.
+    /// Biases, one per neuron.
     pub biases: Vec<f64>,
 }
 
@@ -53,14 +53,14 @@ impl Dense {
         self.weights.iter().zip(&self.biases).map(sum).collect()
     }
 
-    /// The largest absolute weight of each input, with each row divided by its entry of `units`.
-    fn columns(&self, units: &[f64]) -> Vec<f64> {
+    /// The largest absolute weight of each input, with each row divided by its entry of `scales`.
+    fn columns(&self, scales: &[f64]) -> Vec<f64> {
         let largest = |input: usize| {
             let column = self
                 .weights
                 .iter()
-                .zip(units)
-                .map(|(row, unit)| row[input].abs() / unit);
+                .zip(scales)
+                .map(|(row, scale)| row[input].abs() / scale);
             column.fold(0.0, f64::max)
         };
         (0..self.inputs()).map(largest).collect()
@@ -82,8 +82,8 @@ pub fn forward(layers: &[Dense], inputs: &[f64]) -> Vec<f64> {
 /// The quantisation steps of a network's weights and activations.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    first: Vec<FirstUnit>,
-    hidden: Vec<Vec<HiddenUnit>>,
+    first: Vec<FirstNeuron>,
+    hidden: Vec<Vec<HiddenNeuron>>,
     /// Step of each output's sum, in ln units.
     outputs: Vec<f64>,
     /// Levels of the CPU clocks, then of the GPU clocks.
@@ -91,13 +91,13 @@ pub struct Plan {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct FirstUnit {
+struct FirstNeuron {
     /// Step of a weight.
     step: f64,
     scale: u16,
 }
 
-impl FirstUnit {
+impl FirstNeuron {
     /// Step of the activation.
     fn activation(&self) -> f64 {
         self.step * f64::from(ROW_SCALE_ONE) / f64::from(self.scale)
@@ -105,13 +105,13 @@ impl FirstUnit {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct HiddenUnit {
+struct HiddenNeuron {
     /// Step of the sum before the shift.
     sum: f64,
     shift: u8,
 }
 
-impl HiddenUnit {
+impl HiddenNeuron {
     /// Step of the activation.
     fn activation(&self) -> f64 {
         self.sum * f64::from(self.shift).exp2()
@@ -134,36 +134,44 @@ impl Plan {
             .map(|(row, wish)| {
                 let step = weight_step(row.iter().copied());
                 let scale = (step * f64::from(ROW_SCALE_ONE) / wish).round();
-                FirstUnit {
+                FirstNeuron {
                     step,
                     scale: scale.clamp(1.0, f64::from(u16::MAX)) as u16,
                 }
             });
-        let first: Vec<FirstUnit> = first.collect();
-        let mut units: Vec<f64> = first.iter().map(FirstUnit::activation).collect();
+        let first: Vec<FirstNeuron> = first.collect();
+        let mut activations: Vec<f64> = first.iter().map(FirstNeuron::activation).collect();
 
         let mut hidden = Vec::new();
         for at in 1..layers.len() - 1 {
             let layer_wishes = wishes(at, &peaks[at], ACTIVATION_TARGET);
             let rows = layers[at].weights.iter().zip(&layer_wishes).zip(&peaks[at]);
-            let layer: Vec<HiddenUnit> = rows
+            let layer: Vec<HiddenNeuron> = rows
                 .map(|((row, wish), peak)| {
-                    let sum = weight_step(row.iter().zip(&units).map(|(w, unit)| w * unit));
+                    let sum = weight_step(
+                        row.iter()
+                            .zip(&activations)
+                            .map(|(w, activation)| w * activation),
+                    );
                     let wished = (wish / sum).log2().round();
                     let needed = (peak / (ACTIVATION_TARGET * sum)).log2().ceil();
-                    HiddenUnit {
+                    HiddenNeuron {
                         sum,
                         shift: wished.max(needed).clamp(0.0, 31.0) as u8,
                     }
                 })
                 .collect();
-            units = layer.iter().map(HiddenUnit::activation).collect();
+            activations = layer.iter().map(HiddenNeuron::activation).collect();
             hidden.push(layer);
         }
 
         let last = &layers[layers.len() - 1];
         let output = |row: &Vec<f64>| {
-            let step = weight_step(row.iter().zip(&units).map(|(w, unit)| w * unit));
+            let step = weight_step(
+                row.iter()
+                    .zip(&activations)
+                    .map(|(w, activation)| w * activation),
+            );
             // The file stores the scale as f32; plan with the stored value.
             let scale = step.clamp(LEAST_SCALE, f64::from(SCALE_RANGE[1])) as f32;
             f64::from(scale)
@@ -181,19 +189,29 @@ impl Plan {
         let first = self
             .first
             .iter()
-            .map(|unit| vec![unit.step; INPUTS])
+            .map(|neuron| vec![neuron.step; INPUTS])
             .collect();
         let mut steps = vec![first];
-        let mut units: Vec<f64> = self.first.iter().map(FirstUnit::activation).collect();
-        let row = |sum: f64, units: &[f64]| units.iter().map(|unit| sum / unit).collect();
+        let mut activations: Vec<f64> = self.first.iter().map(FirstNeuron::activation).collect();
+        let row = |sum: f64, activations: &[f64]| {
+            activations
+                .iter()
+                .map(|activation| sum / activation)
+                .collect()
+        };
         for layer in &self.hidden {
-            steps.push(layer.iter().map(|unit| row(unit.sum, &units)).collect());
-            units = layer.iter().map(HiddenUnit::activation).collect();
+            steps.push(
+                layer
+                    .iter()
+                    .map(|neuron| row(neuron.sum, &activations))
+                    .collect(),
+            );
+            activations = layer.iter().map(HiddenNeuron::activation).collect();
         }
         steps.push(
             self.outputs
                 .iter()
-                .map(|&scale| row(scale, &units))
+                .map(|&scale| row(scale, &activations))
                 .collect(),
         );
         steps
@@ -208,26 +226,26 @@ impl Plan {
                 .map(|(w, step)| (w / step).round().clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT) as i8)
                 .collect()
         };
-        let bias = |layer: usize, row: usize, unit: f64, limit: f64| {
-            (layers[layer].biases[row] / unit)
+        let bias = |layer: usize, row: usize, step: f64, limit: f64| {
+            (layers[layer].biases[row] / step)
                 .round()
                 .clamp(-limit, limit)
         };
         let limit = f64::from(BIAS_LIMIT);
-        let first = self.first.iter().enumerate().map(|(row, unit)| FirstRow {
+        let first = self.first.iter().enumerate().map(|(row, neuron)| FirstRow {
             weights: weights(0, row).try_into().expect("a weight for each input"),
-            scale: unit.scale,
-            bias: bias(0, row, unit.activation(), f64::from(ROW_LIMIT)) as i16,
+            scale: neuron.scale,
+            bias: bias(0, row, neuron.activation(), f64::from(ROW_LIMIT)) as i16,
         });
-        let hidden = self.hidden.iter().enumerate().map(|(at, units)| {
-            let rows = units.iter().enumerate().map(|(row, unit)| {
+        let hidden = self.hidden.iter().enumerate().map(|(at, neurons)| {
+            let rows = neurons.iter().enumerate().map(|(row, neuron)| {
                 // Half a step, so that the shift rounds to nearest instead of down.
-                let half = (f64::from(unit.shift) - 1.0).exp2().floor();
-                let bias = bias(at + 1, row, unit.sum, limit) + half;
+                let half = (f64::from(neuron.shift) - 1.0).exp2().floor();
+                let bias = bias(at + 1, row, neuron.sum, limit) + half;
                 HiddenRow {
                     weights: weights(at + 1, row),
                     bias: bias.min(limit) as i32,
-                    shift: unit.shift,
+                    shift: neuron.shift,
                 }
             });
             rows.collect()
@@ -257,7 +275,7 @@ fn weight_step(weights: impl Iterator<Item = f64>) -> f64 {
     (HEADROOM * largest / WEIGHT_LIMIT).max(1e-12)
 }
 
-/// The largest activation of each unit of each hidden layer over the inputs.
+/// The largest activation of each neuron of each hidden layer over the inputs.
 fn activation_peaks(layers: &[Dense], inputs: &[Inputs]) -> Vec<Vec<f64>> {
     let hidden = &layers[..layers.len() - 1];
     let mut peaks: Vec<Vec<f64>> = hidden
@@ -277,26 +295,29 @@ fn activation_peaks(layers: &[Dense], inputs: &[Inputs]) -> Vec<Vec<f64>> {
     peaks
 }
 
-/// The largest absolute value of each unit's table rows; the first axis includes the bias.
+/// The largest absolute value of each neuron's table rows; the first axis includes the bias.
 fn table_reach(first: &Dense, axes: &GridInputs) -> Vec<f64> {
-    let units = first.weights.iter().zip(&first.biases);
+    let neurons = first.weights.iter().zip(&first.biases);
     let reach = |(weights, bias): (&Vec<f64>, &f64)| {
         let (curves, of_levels) = weights.split_at(CURVES);
         let tables = curves.chunks(FEATURES).zip(&axes.features).enumerate();
         let entries = tables.flat_map(|(axis, (weights, values))| {
             let bias = if axis == 0 { *bias } else { 0.0 };
-            let levelled = LEVELLED.iter().position(|of| *of as usize == axis);
+            let levelled = LEVELLED
+                .iter()
+                .position(|levelled_axis| *levelled_axis as usize == axis);
             values.iter().enumerate().map(move |(value, features)| {
                 let products = weights.iter().zip(features);
                 let sum: f64 = products.map(|(w, &x)| w * f64::from(x)).sum();
-                let level =
-                    levelled.map_or(0.0, |of| of_levels[of] * f64::from(axes.level(of, value)));
+                let level = levelled.map_or(0.0, |place| {
+                    of_levels[place] * f64::from(axes.level(place, value))
+                });
                 (sum + level + bias).abs()
             })
         });
         entries.fold(0.0, f64::max)
     };
-    units.map(reach).collect()
+    neurons.map(reach).collect()
 }
 
 /// The wished step of each activation: inversely proportional to its largest weight in the next
@@ -307,8 +328,8 @@ fn wished_activations(next: &Dense, peaks: &[f64], reach: &[f64], target: f64) -
         let largest = row.iter().zip(peaks).map(|(w, peak)| (w * peak).abs());
         largest.fold(f64::MIN_POSITIVE, f64::max)
     };
-    let units: Vec<f64> = next.weights.iter().map(contribution).collect();
-    let columns = next.columns(&units);
+    let scales: Vec<f64> = next.weights.iter().map(contribution).collect();
+    let columns = next.columns(&scales);
     let needed = columns
         .iter()
         .zip(reach)

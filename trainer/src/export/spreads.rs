@@ -12,11 +12,11 @@ pub fn fit(surface: &Surface, targets: &[Vec<f64>], network: &Predicted<'_>) -> 
     let [_, logs, sds] = targets else {
         return Spreads::default();
     };
-    let unit = f64::from(network.network().spread_unit());
+    let resolution = f64::from(network.network().spread_resolution());
     let predicted = network.values();
     let square = mean_square(predicted.power.unwrap_or_default().iter().zip(logs));
     let least = sds.iter().copied().fold(MOST_SPREAD, f64::min);
-    let least = (least * least + square).sqrt() / unit;
+    let least = (least * least + square).sqrt() / resolution;
     let spreads = Spreads {
         least: least.min(f64::from(i16::MAX)) as u16,
         time: TimeSpread::default(),
@@ -31,7 +31,7 @@ pub fn fit(surface: &Surface, targets: &[Vec<f64>], network: &Predicted<'_>) -> 
     let wanted: Vec<f64> = wanted.collect();
     let of_power = predicted.spread.unwrap_or_default();
     Spreads {
-        time: of_time(&of_power, &wanted, unit),
+        time: of_time(&of_power, &wanted, resolution),
         ..spreads
     }
 }
@@ -39,7 +39,10 @@ pub fn fit(surface: &Surface, targets: &[Vec<f64>], network: &Predicted<'_>) -> 
 /// Mean square of ln predicted − ln expected.
 fn mean_square<'a>(pairs: impl ExactSizeIterator<Item = (&'a f64, &'a f64)>) -> f64 {
     let n = pairs.len() as f64;
-    pairs.map(|(of, log)| (of.ln() - log).powi(2)).sum::<f64>() / n
+    pairs
+        .map(|(spread, log)| (spread.ln() - log).powi(2))
+        .sum::<f64>()
+        / n
 }
 
 /// Share of the modes whose standard deviation of ln time the file states at least as large as the teacher does.
@@ -47,9 +50,9 @@ const ENVELOPE: f64 = 0.95;
 
 /// Fits the line that gives a mode's standard deviation of ln time (`wanted`) from that of its ln power
 /// (`spreads`), both in ln units. Then raises it until [`ENVELOPE`] of the modes lie below: the guard band counts in
-/// the file's deviations, and a mode far above the line would need many of them. `unit` is what 1 stands for
+/// the file's deviations, and a mode far above the line would need many of them. `resolution` is what 1 stands for
 /// in the file.
-fn of_time(spreads: &[f64], wanted: &[f64], unit: f64) -> TimeSpread {
+fn of_time(spreads: &[f64], wanted: &[f64], resolution: f64) -> TimeSpread {
     // Errors of a deviation count as parts of it.
     let points = spreads.iter().zip(wanted);
     let (base, slope) = line(points.map(|(spread, wanted)| (*spread, *wanted, wanted.powi(-2))));
@@ -60,7 +63,7 @@ fn of_time(spreads: &[f64], wanted: &[f64], unit: f64) -> TimeSpread {
         .collect();
     ratios.sort_unstable_by(f64::total_cmp);
     let raise = ratios[(ENVELOPE * (ratios.len() - 1) as f64) as usize].max(1.0);
-    let base = (raise * base / unit).ceil();
+    let base = (raise * base / resolution).ceil();
     let slope = (raise * slope * f64::from(TimeSpread::SLOPE_ONE)).ceil();
     TimeSpread {
         base: base.clamp(1.0, f64::from(i16::MAX)) as u16,
@@ -119,15 +122,15 @@ mod tests {
 
     #[test]
     fn most_modes_lie_below_the_spread_of_the_time() {
-        let unit = 1.0 / 65_536.0;
+        let resolution = 1.0 / 65_536.0;
         let spreads: Vec<f64> = (0..1_000).map(|i| 0.02 + 1e-4 * f64::from(i)).collect();
         let wanted: Vec<f64> = spreads
             .iter()
             .enumerate()
             .map(|(i, s)| s * (0.5 + 1e-3 * (37 * i % 1_000) as f64))
             .collect();
-        let TimeSpread { base, slope } = of_time(&spreads, &wanted, unit);
-        let stated = |s: f64| f64::from(base) * unit + f64::from(slope) / 4_096.0 * s;
+        let TimeSpread { base, slope } = of_time(&spreads, &wanted, resolution);
+        let stated = |s: f64| f64::from(base) * resolution + f64::from(slope) / 4_096.0 * s;
         let below = spreads
             .iter()
             .zip(&wanted)

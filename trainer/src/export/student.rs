@@ -23,19 +23,19 @@ use crate::export::wgt::Layers;
 use crate::learn::standard::Standard;
 
 /// Steps of Adam in each of the two trainings.
-const STEPS: usize = 3_000;
+const ADAM_STEPS: usize = 3_000;
 
 /// Initial learning rate of the first training, with cosine decay to zero.
-const RATE: f64 = 1e-2;
+const STUDENT_RATE: f64 = 1e-2;
 
 /// Initial learning rate of the second training, which starts near its optimum.
 const ROUNDED_RATE: f64 = 3e-3;
 
 /// Maximum number of modes in a batch; larger grids are shuffled into several.
-const BATCH: usize = 4_096;
+const STUDENT_BATCH: usize = 4_096;
 
 /// Progress steps of one student.
-pub const PROGRESS: u64 = 2 * STEPS as u64;
+pub const STUDENT_PROGRESS: u64 = 2 * ADAM_STEPS as u64;
 
 /// A trained student.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct Student {
 }
 
 /// Trains a student on `targets` by output and mode id: ln µs, then ln mW if power is known.
-/// Advances `progress` by [`PROGRESS`].
+/// Advances `progress` by [`STUDENT_PROGRESS`].
 pub fn distil(
     grid: &Grid,
     shape: Shape,
@@ -67,10 +67,18 @@ pub fn distil(
         .collect();
 
     let network = Network::new(&sizes, random, &device);
-    let network = train(network, &data, None, RATE, random, progress, &device);
-    let exact = data.in_log_units(network.to_dense());
+    let network = train(
+        network,
+        &data,
+        None,
+        STUDENT_RATE,
+        random,
+        progress,
+        &device,
+    );
+    let exact = data.in_logs(network.to_dense());
     let plan = Plan::new(&exact, &data.inputs, &axes);
-    let steps = data.in_standard_units(plan.steps());
+    let steps = data.in_standard_targets(plan.steps());
     let steps: Vec<Tensor<2>> = steps.iter().map(|rows| by_input(rows, &device)).collect();
     let network = train(
         network,
@@ -83,7 +91,7 @@ pub fn distil(
     );
     Student {
         log_predictions: data.predictions(&exact),
-        layers: plan.layers(&data.in_log_units(network.to_dense())),
+        layers: plan.layers(&data.in_logs(network.to_dense())),
     }
 }
 
@@ -101,7 +109,7 @@ struct Data {
 impl Data {
     fn new(axes: &GridInputs, targets: &[Vec<f64>]) -> Self {
         let inputs = axes.of_modes();
-        let standard = |target: &Vec<f64>| Standard::of(target.iter().copied());
+        let standard = |target: &Vec<f64>| Standard::from_values(target.iter().copied());
         let outputs: Vec<Standard> = targets.iter().map(standard).collect();
         let of_mode = |id: usize| {
             let pairs = targets.iter().zip(&outputs);
@@ -116,7 +124,7 @@ impl Data {
     }
 
     /// Folds the standardisation of the targets into the last layer.
-    fn in_log_units(&self, mut layers: Vec<Dense>) -> Vec<Dense> {
+    fn in_logs(&self, mut layers: Vec<Dense>) -> Vec<Dense> {
         let last = layers.last_mut().expect("an output layer");
         let rows = last.weights.iter_mut().zip(&mut last.biases);
         for ((row, bias), Standard { mean, sd }) in rows.zip(&self.outputs) {
@@ -127,7 +135,7 @@ impl Data {
     }
 
     /// Converts quantisation steps from ln units to standardised targets.
-    fn in_standard_units(&self, mut steps: Vec<Vec<Vec<f64>>>) -> Vec<Vec<Vec<f64>>> {
+    fn in_standard_targets(&self, mut steps: Vec<Vec<Vec<f64>>>) -> Vec<Vec<Vec<f64>>> {
         let last = steps.last_mut().expect("an output layer");
         for (row, Standard { sd, .. }) in last.iter_mut().zip(&self.outputs) {
             row.iter_mut().for_each(|step| *step /= sd);
@@ -176,26 +184,26 @@ fn train(
     let sds: Vec<f32> = data.outputs.iter().map(|output| output.sd as f32).collect();
     let sds: Tensor<2> = Tensor::from_data(TensorData::new(sds, [1, data.outputs.len()]), device);
     let mut ids: Vec<usize> = (0..data.inputs.len()).collect();
-    let mut batch = data.batch(&ids[..ids.len().min(BATCH)], device);
+    let mut batch = data.batch(&ids[..ids.len().min(STUDENT_BATCH)], device);
     let mut visited = ids.len();
     let mut adam = AdamConfig::new()
         .with_beta_2(0.99)
         .with_epsilon(1e-8)
         .init();
-    for step in 0..STEPS {
-        if ids.len() > BATCH {
-            if visited + BATCH > ids.len() {
+    for step in 0..ADAM_STEPS {
+        if ids.len() > STUDENT_BATCH {
+            if visited + STUDENT_BATCH > ids.len() {
                 ids.shuffle(random);
                 visited = 0;
             }
-            batch = data.batch(&ids[visited..visited + BATCH], device);
-            visited += BATCH;
+            batch = data.batch(&ids[visited..visited + STUDENT_BATCH], device);
+            visited += STUDENT_BATCH;
         }
         let (inputs, targets) = &batch;
         let error = (network.forward(inputs.clone(), steps) - targets.clone()) * sds.clone();
         let loss = error.clone().mul(error).mean();
         let gradients = GradientsParams::from_grads(loss.backward(), &network);
-        let angle = std::f64::consts::PI * step as f64 / STEPS as f64;
+        let angle = std::f64::consts::PI * step as f64 / ADAM_STEPS as f64;
         network = adam.step(rate * 0.5 * (1.0 + angle.cos()), network, gradients);
         progress.inc(1);
     }

@@ -47,7 +47,7 @@ pub struct Origin {
 
 impl Origin {
     /// Of a corpus of which no mode is used yet.
-    pub fn of(corpus: &Corpus) -> Self {
+    pub fn from_corpus(corpus: &Corpus) -> Self {
         Self {
             grid: corpus.grid.clone(),
             profiled: Region::all(&corpus.grid),
@@ -79,14 +79,15 @@ pub struct Surface {
 impl Surface {
     /// What the student learns, by output and mode id: ln µs, then ln mW and its standard deviation if the power is known.
     pub fn targets(&self) -> Vec<Vec<f64>> {
-        let of = |expected: &[Expected], f: fn(&Expected) -> f64| expected.iter().map(f).collect();
+        let column =
+            |expected: &[Expected], f: fn(&Expected) -> f64| expected.iter().map(f).collect();
         let medians = self
             .expected
             .iter()
-            .map(|expected| of(expected, |it| it.median));
+            .map(|expected| column(expected, |it| it.median));
         let mut targets: Vec<Vec<f64>> = medians.collect();
         if let Some(power) = self.expected.get(Target::Power as usize) {
-            targets.push(of(power, |it| it.sd.clamp(LEAST_SPREAD, MOST_SPREAD)));
+            targets.push(column(power, |it| it.sd.clamp(LEAST_SPREAD, MOST_SPREAD)));
         }
         targets
     }

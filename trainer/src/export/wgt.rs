@@ -3,7 +3,7 @@
 //! `weights/FORMAT.md` specifies the layout. The writer validates nothing: callers read the file
 //! back through the runtime.
 
-use wattgate_runtime::fleet::{LEVEL_UNIT, TILT_UNIT, UnitId};
+use wattgate_runtime::fleet::{LEVEL_RESOLUTION, TILT_RESOLUTION, UnitId};
 use wattgate_runtime::format::{
     Body, Crc32, FEATURE_MAP, HEADER_LEN, MAGIC, MEASURED_LEN, Provenance, VERSION,
 };
@@ -11,8 +11,8 @@ use wattgate_runtime::grid::Grid;
 use wattgate_runtime::guard::{GuardBand, Knot, TimeSpread};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
+use wattgate_runtime::quantities::Factor;
 use wattgate_runtime::shape::{CURVES, INPUTS, Widths};
-use wattgate_runtime::units::Factor;
 use wattgate_runtime::{ModeId, Region};
 
 /// One unit of the first layer.
@@ -160,9 +160,9 @@ impl ModelFile<'_> {
         let measured: Vec<u8> = self.measured.iter().flat_map(measured_bytes).collect();
         let knots = |guard: &GuardBand| guard.knots().iter().copied().collect();
         let units = unit_bytes(self.units);
-        let [others_time, others_power] = self.others.each_ref().map(|of| {
+        let [others_time, others_power] = self.others.each_ref().map(|band| {
             let above = |knot: &Knot| knot.q16 - Factor::ONE.q16();
-            of.iter().map(above).collect()
+            band.iter().map(above).collect()
         });
         let body = Body {
             axes: self.grid.axes().clone(),
@@ -211,8 +211,9 @@ fn unit_bytes(units: &[(UnitId, [f64; 3])]) -> Vec<u8> {
     sorted.sort_by_key(|(id, _)| *id);
     let bytes = |(id, [time, power, tilt]): (UnitId, [f64; 3])| -> Vec<u8> {
         // Rounded up: rather too much power or time.
-        let level = |value: f64| ((value / f64::from(LEVEL_UNIT)).ceil() as i16).to_le_bytes();
-        let tilt = (tilt / f64::from(TILT_UNIT)).round() as i8;
+        let level =
+            |value: f64| ((value / f64::from(LEVEL_RESOLUTION)).ceil() as i16).to_le_bytes();
+        let tilt = (tilt / f64::from(TILT_RESOLUTION)).round() as i8;
         [
             &id.0.to_le_bytes()[..],
             &level(time),

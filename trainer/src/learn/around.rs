@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::mean::{Place, Scales};
 use crate::learn::predictions::Target;
 use wattgate_cli::planning::MOST_REFERENCES;
@@ -47,11 +47,11 @@ struct Reference<T> {
 
 impl<T: States + Clone> Around<T> {
     /// References that count alike, at most [`MOST_REFERENCES`].
-    pub fn of(all: &[Arc<T>], scales: &Scales, training: &[[u32; 4]]) -> Self {
-        let mean = |of: &Vec<f64>| of.iter().sum::<f64>() / of.len() as f64;
-        let means = |of: &Statement<Vec<f64>>| Statement {
-            log: mean(&of.log),
-            unexplained: mean(&of.unexplained),
+    pub fn new(all: &[Arc<T>], scales: &Scales, training: &[[u32; 4]]) -> Self {
+        let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
+        let means = |statement: &Statement<Vec<f64>>| Statement {
+            log: mean(&statement.log),
+            unexplained: mean(&statement.unexplained),
         };
         let reference = |states: &Arc<T>| {
             let training = states.state(scales, training);
@@ -80,8 +80,8 @@ impl<T: States + Clone> Around<T> {
     pub fn weigh(
         &mut self,
         target: Target,
-        evidence: impl Fn(&Self) -> Result<f64, SingularKernel>,
-    ) -> Result<(), SingularKernel> {
+        evidence: impl Fn(&Self) -> Result<f64, SingularCovariance>,
+    ) -> Result<(), SingularCovariance> {
         if !self.are_weighed(target) {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl<T: States + Clone> Around<T> {
                 false => Ok(0.0),
             }
         };
-        let found: Result<Vec<f64>, SingularKernel> =
+        let found: Result<Vec<f64>, SingularCovariance> =
             (0..self.references.len()).map(alone).collect();
         self.set_weights(target, &found?);
         Ok(())
@@ -130,13 +130,17 @@ impl<T: States + Clone> Around<T> {
 
     /// The places of some modes, with what the references state of them.
     pub fn places(&self, scales: &Scales, modes: &[[u32; 4]]) -> Vec<Place> {
-        let state = |of: &Reference<T>| Cow::Owned(of.states.state(scales, modes));
+        let state = |reference: &Reference<T>| Cow::Owned(reference.states.state(scales, modes));
         self.with(state, scales, modes)
     }
 
     /// As [`Self::places`], of the training modes, whose statements are known.
     pub fn places_of_training(&self, scales: &Scales, training: &[[u32; 4]]) -> Vec<Place> {
-        self.with(|of| Cow::Borrowed(&of.training[..]), scales, training)
+        self.with(
+            |reference| Cow::Borrowed(&reference.training[..]),
+            scales,
+            training,
+        )
     }
 
     fn with<'a>(

@@ -12,7 +12,7 @@
 //! it.
 
 use crate::learn::gp::DECIDING;
-use crate::learn::mean::{KERNEL, Mean};
+use crate::learn::mean::{COVARIANCE_PARAMETERS, Mean};
 use crate::learn::predictions::Target;
 use crate::learn::priors::{Prior, Priors, Spec};
 
@@ -52,7 +52,7 @@ impl<'a> Blend<'a> {
     }
 
     /// For planned modes. A limit keeps the modes in a corner, from where physics extrapolates power better
-    /// than the kernel. Chosen on simulated boards, on units and workloads (lstm, vgg11, lenet) that no test
+    /// than the covariance. Chosen on simulated boards, on units and workloads (lstm, vgg11, lenet) that no test
     /// has.
     pub fn planned(priors: &'a Priors) -> Self {
         Self {
@@ -136,7 +136,7 @@ const NARROWED_BY_SAME: f64 = 0.5;
 /// are the board's; what differs between workloads, the modes must show.
 pub(super) fn of_same_board(prior: &Prior, reference: &[f64]) -> Prior {
     let mut near = prior.clone();
-    let coefficients = near.iter_mut().zip(reference).skip(KERNEL);
+    let coefficients = near.iter_mut().zip(reference).skip(COVARIANCE_PARAMETERS);
     coefficients.for_each(|([mean, sd], learned)| {
         *mean = *learned;
         *sd *= NARROWED_BY_SAME;

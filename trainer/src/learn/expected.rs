@@ -34,7 +34,7 @@ impl Expected {
     }
 
     /// Summarises a mixture of normal distributions whose weights sum to one.
-    pub fn of(parts: &[(f64, Normal)]) -> Self {
+    pub fn from_mixture(parts: &[(f64, Normal)]) -> Self {
         let median = median(parts);
         let square = |(weight, part): &(f64, Normal)| {
             weight * (part.variance + (part.mean - median).powi(2))
@@ -97,7 +97,7 @@ pub struct LeftOut {
 
 impl LeftOut {
     /// Of a target.
-    pub fn of(&self, target: Target) -> Option<Residual> {
+    pub fn for_target(&self, target: Target) -> Option<Residual> {
         match target {
             Target::Time => Some(self.time),
             Target::Power => self.power,
@@ -110,8 +110,10 @@ impl LeftOut {
 /// without itself. The mean error of the measured modes alone says less, since a plan measures where a board is hardest
 /// to predict. `board` has one list for time, and one for power if it is known.
 pub fn expected_errors(left_out: &[LeftOut], board: &[Vec<Expected>]) -> Errors {
-    let of = |target: Target| {
-        let residuals = left_out.iter().filter_map(|left_out| left_out.of(target));
+    let mape = |target: Target| {
+        let residuals = left_out
+            .iter()
+            .filter_map(|left_out| left_out.for_target(target));
         let deviations: Vec<f64> = residuals
             .map(|residual| residual.log.abs() / residual.sd)
             .collect();
@@ -121,8 +123,8 @@ pub fn expected_errors(left_out: &[LeftOut], board: &[Vec<Expected>]) -> Errors 
         (!deviations.is_empty()).then_some(100.0 * sd * mean)
     };
     Errors {
-        time_mape: of(Target::Time),
-        power_mape: of(Target::Power),
+        time_mape: mape(Target::Time),
+        power_mape: mape(Target::Power),
     }
 }
 
@@ -156,9 +158,9 @@ mod tests {
             mean,
             variance: 1.0,
         };
-        let of_two = Expected::of(&[(0.5, part(-2.0)), (0.5, part(2.0))]);
+        let of_two = Expected::from_mixture(&[(0.5, part(-2.0)), (0.5, part(2.0))]);
         assert!(of_two.median.abs() < 1e-6 && (of_two.sd - 5_f64.sqrt()).abs() < 1e-6);
-        let far_off = Expected::of(&[(0.9, part(0.0)), (0.1, part(100.0))]);
+        let far_off = Expected::from_mixture(&[(0.9, part(0.0)), (0.1, part(100.0))]);
         // Φ(0.1397) is 0.5 / 0.9.
         assert!((far_off.median - 0.139_710).abs() < 1e-5 && far_off.sd > 30.0);
     }

@@ -20,15 +20,15 @@ use rayon::prelude::*;
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::profiled;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{LEVELS, Mean, NOISE, Place, Scales};
 use crate::learn::priors::{Prior, Priors, Spec};
 
 /// Steps. The first one uses the priors of theory.
-const STEPS: usize = 2;
+const LEARNING_STEPS: usize = 2;
 
 /// Random modes of each corpus.
-const MODES: usize = 100;
+const MODES_OF_CORPUS: usize = 100;
 
 /// Minimum number of modes with a power.
 const MIN_POWERS: usize = 10;
@@ -37,12 +37,12 @@ const MIN_POWERS: usize = 10;
 type Moments = Vec<[f64; 2]>;
 
 /// Learns the priors from at least one family; a family has at least one corpus.
-pub fn learn(families: &[Vec<Corpus>]) -> Result<Priors, SingularKernel> {
+pub fn learn(families: &[Vec<Corpus>]) -> Result<Priors, SingularCovariance> {
     let theory = Priors::theory();
     let mut priors = theory.clone();
-    for _ in 0..STEPS {
+    for _ in 0..LEARNING_STEPS {
         let step = |mean| step(families, mean, &priors.spec(mean), &theory);
-        let better: Result<Vec<[Prior; 2]>, SingularKernel> =
+        let better: Result<Vec<[Prior; 2]>, SingularCovariance> =
             Mean::ALL.into_iter().map(step).collect();
         priors = Priors::new(better?);
     }
@@ -54,11 +54,11 @@ fn step(
     mean: Mean,
     spec: &Spec,
     theory: &Priors,
-) -> Result<[Prior; 2], SingularKernel> {
+) -> Result<[Prior; 2], SingularCovariance> {
     let theory = theory.spec(mean).prior;
     let mut all = vec![theory.iter().map(|[mean, sd]| [*mean, sd * sd]).collect()];
     for family in families {
-        let members: Result<Vec<Option<Moments>>, SingularKernel> = family
+        let members: Result<Vec<Option<Moments>>, SingularCovariance> = family
             .par_iter()
             .map(|corpus| estimate(corpus, spec))
             .collect();
@@ -68,8 +68,8 @@ fn step(
         }
     }
     let mut priors = [1.0, of_one_more(all.len())].map(|factor| -> Prior {
-        let of = |[mean, variance]: [f64; 2]| [mean, (factor * variance).sqrt()];
-        pooled(&all).into_iter().map(of).collect()
+        let prior_of = |[mean, variance]: [f64; 2]| [mean, (factor * variance).sqrt()];
+        pooled(&all).into_iter().map(prior_of).collect()
     });
     for prior in &mut priors {
         for at in [LEVELS, NOISE] {
@@ -87,12 +87,12 @@ fn of_one_more(families: usize) -> f64 {
 
 /// The MAP estimate of a corpus, without a variance; `None` if the process is one of power and the corpus has
 /// none. The process without physics serves both targets and is learned from times.
-fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKernel> {
-    let scales = Scales::of(&corpus.grid);
+fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularCovariance> {
+    let scales = Scales::from_grid(&corpus.grid);
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let mut known = profiled(corpus);
     known.shuffle(&mut random);
-    known.truncate(MODES);
+    known.truncate(MODES_OF_CORPUS);
     let logs = known.iter().map(|mode| mode.time_us.ln());
     let centre = logs.sum::<f64>() / known.len() as f64;
     let of_time = matches!(spec.mean, Mean::Zero | Mean::Time);
@@ -118,12 +118,12 @@ fn estimate(corpus: &Corpus, spec: &Spec) -> Result<Option<Moments>, SingularKer
 /// Mean and variance of an equally weighted mixture.
 fn pooled(parts: &[Moments]) -> Moments {
     let n = parts.len() as f64;
-    let of = |at: usize| {
+    let moments = |at: usize| {
         let mean = parts.iter().map(|part| part[at][0]).sum::<f64>() / n;
         let square = |part: &Moments| part[at][1] + (part[at][0] - mean).powi(2);
         [mean, parts.iter().map(square).sum::<f64>() / n]
     };
-    (0..parts[0].len()).map(of).collect()
+    (0..parts[0].len()).map(moments).collect()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::corpus::modes::{Known, profiled};
 use crate::corpus::units::{Doubt, Effect, Units};
 use crate::corpus::{Corpus, Profile};
 use crate::learn::blend::Blend;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
@@ -41,10 +41,10 @@ const ONE_BOARD: f64 = 5.0 * std::f64::consts::SQRT_2 * POWER_SPREAD as f64;
 const ANY: [f64; 2] = [3.0, 0.0];
 
 /// Modes of a corpus that decide on the effects: the process takes a time that grows with their cube.
-const MODES: usize = 60;
+const MODES_OF_EFFECTS: usize = 60;
 
 /// The first round takes the differences between units for noise.
-const ROUNDS: usize = 3;
+const EFFECT_ROUNDS: usize = 3;
 
 /// Why corpora of several units are not one.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -109,7 +109,7 @@ pub enum JoinError {
     Grid(#[from] GridError),
     /// The measurements cannot be fitted.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// Joins corpora of units of one board with one workload, at least one, into that of their mean. Corpora of the same unit
@@ -137,7 +137,7 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
     let alone: Vec<usize> = (0..corpora.len()).collect();
     let any = effects(&corpora, &alone, [ANY, ANY])?;
     for at in 1..corpora.len() {
-        let [here, first] = [at, 0].map(|at| any.of[at]);
+        let [here, first] = [at, 0].map(|at| any.by_corpus[at]);
         let differ = [
             ("time", here.time - first.time),
             ("power", here.power - first.power),
@@ -151,13 +151,19 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
             });
         }
     }
-    let known = [[TIME_SPREAD, 0.0], [POWER_SPREAD, TILT_SPREAD]].map(|of| of.map(f64::from));
+    let known =
+        [[TIME_SPREAD, 0.0], [POWER_SPREAD, TILT_SPREAD]].map(|spreads| spreads.map(f64::from));
     let effects = effects(&corpora, &alone, known)?;
     let ids: Vec<Option<UnitId>> = corpora.iter().map(|it| it.units.profiled[0].0).collect();
     let mut strange = Vec::new();
     for (at, id) in ids.iter().enumerate() {
         let before = (0..at).find(|&before| id.is_some() && ids[before] == *id);
-        let differ = before.map(|before| (before, effects.of[at].power - effects.of[before].power));
+        let differ = before.map(|before| {
+            (
+                before,
+                effects.by_corpus[at].power - effects.by_corpus[before].power,
+            )
+        });
         if let (Some(id), Some((before, ln))) = (id, differ.filter(|(_, ln)| ln.abs() > ONE_UNIT)) {
             strange.push(*id);
             doubts.push(Doubt::OneSerialNumber {
@@ -195,7 +201,7 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
             .collect(),
         modes: levelled(corpora, &numbers, &effects),
         units: Units {
-            profiled: units.into_iter().zip(effects.of).collect(),
+            profiled: units.into_iter().zip(effects.by_corpus).collect(),
             reference_mw: Some(effects.reference_mw),
             doubts,
         },
@@ -205,7 +211,7 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
 
 /// The median over the modes of highest over lowest power, if it is more than one unit's.
 fn mixed(corpus: &Corpus) -> Option<f64> {
-    let of = |mode: &Profile| {
+    let ratio = |mode: &Profile| {
         let all = || mode.powers.iter().copied().map(f64::from);
         let [least, most] = [
             all().fold(f64::INFINITY, f64::min),
@@ -213,7 +219,7 @@ fn mixed(corpus: &Corpus) -> Option<f64> {
         ];
         (mode.powers.len() > 1).then_some(most / least)
     };
-    let mut ratios: Vec<f64> = corpus.modes.iter().filter_map(of).collect();
+    let mut ratios: Vec<f64> = corpus.modes.iter().filter_map(ratio).collect();
     ratios.sort_unstable_by(f64::total_cmp);
     let median = ratios.get(ratios.len() / 2).copied()?;
     (median.ln() > ONE_UNIT).then_some(median)
@@ -254,7 +260,7 @@ fn check(corpora: &[Corpus], names: &[String]) -> Result<(), JoinError> {
 
 /// What all corpora of a fit have in common.
 fn said(corpus: &Corpus) -> [(&'static str, String); 5] {
-    let number = |of: Option<u32>| of.map_or("-".to_owned(), |it| it.to_string());
+    let number = |value: Option<u32>| value.map_or("-".to_owned(), |it| it.to_string());
     [
         ("board", corpus.device.clone()),
         ("workload", corpus.workload.clone()),
@@ -299,7 +305,7 @@ fn joined_grid(corpora: &[Corpus]) -> Result<Grid, JoinError> {
 
 /// The effects of units, which sum to zero.
 struct Effects {
-    of: Vec<Effect>,
+    by_corpus: Vec<Effect>,
     reference_mw: f64,
 }
 
@@ -317,13 +323,13 @@ fn effects(
     before: [[f64; 2]; 2],
 ) -> Result<Effects, JoinError> {
     let units = 1 + numbers.iter().copied().max().unwrap_or(0);
-    let scales = Scales::of(&corpora[0].grid);
+    let scales = Scales::from_grid(&corpora[0].grid);
     // Any order, but the same one in all corpora, so that they decide by the same modes.
     let place = |known: &Known| crc32(known.knobs.map(u32::to_le_bytes).as_flattened());
     let of_corpus = |(corpus, &unit): (&Corpus, &usize)| {
         let mut known = profiled(corpus);
         known.sort_by_key(place);
-        known.truncate(MODES);
+        known.truncate(MODES_OF_EFFECTS);
         known.into_iter().map(move |known| Reading { unit, known })
     };
     let pairs = corpora.iter().zip(numbers);
@@ -334,7 +340,7 @@ fn effects(
         let spec = blend.physical(target, places.len());
         let sds = before[target as usize];
         let mut found = vec![[0.0; 2]; units];
-        for _ in 0..ROUNDS {
+        for _ in 0..EFFECT_ROUNDS {
             let corrected = readings.iter().zip(tilts).map(|((unit, log), tilt)| {
                 let [level, slope] = found[*unit];
                 log - level - slope * tilt
@@ -343,8 +349,8 @@ fn effects(
             let process = Process::fit_map(&spec, places, &corrected)?;
             let logs: Vec<f64> = readings.iter().map(|(_, log)| *log).collect();
             let design = |at: usize| {
-                let (part, of) = (at / units, at % units);
-                let entry = |((unit, _), tilt): (&(usize, f64), &f64)| match (*unit == of, part) {
+                let (part, own) = (at / units, at % units);
+                let entry = |((unit, _), tilt): (&(usize, f64), &f64)| match (*unit == own, part) {
                     (false, _) => 0.0,
                     (true, 0) => 1.0,
                     (true, _) => *tilt,
@@ -355,12 +361,12 @@ fn effects(
             let designs: Vec<Vec<f64>> = (0..parts * units).map(design).collect();
             let spreads: Vec<f64> = (0..parts * units).map(|at| sds[at / units]).collect();
             let effects = process.random_effects(&logs, &designs, &spreads)?;
-            for (at, of) in effects.into_iter().enumerate() {
-                found[at % units][at / units] = of;
+            for (at, effect) in effects.into_iter().enumerate() {
+                found[at % units][at / units] = effect;
             }
             for part in 0..2 {
-                let mean = found.iter().map(|of| of[part]).sum::<f64>() / units as f64;
-                found.iter_mut().for_each(|of| of[part] -= mean);
+                let mean = found.iter().map(|effect| effect[part]).sum::<f64>() / units as f64;
+                found.iter_mut().for_each(|effect| effect[part] -= mean);
             }
         }
         Ok::<_, JoinError>(found)
@@ -382,7 +388,7 @@ fn effects(
         .filter_map(|(at, reading)| Some((at, reading.known.power_mw?.ln())))
         .collect();
     let mut effects = Effects {
-        of: of_time
+        by_corpus: of_time
             .iter()
             .map(|[time, _]| Effect {
                 time: *time,
@@ -409,7 +415,7 @@ fn effects(
         .collect();
     let tilts: Vec<f64> = powered.iter().map(|(_, log)| log - reference).collect();
     let of_power = of_target(Target::Power, &places, &powers, &tilts)?;
-    for (effect, [level, tilt]) in effects.of.iter_mut().zip(of_power) {
+    for (effect, [level, tilt]) in effects.by_corpus.iter_mut().zip(of_power) {
         (effect.power, effect.tilt) = (level, tilt);
     }
     Ok(effects)
@@ -419,7 +425,7 @@ fn effects(
 fn levelled(corpora: Vec<Corpus>, numbers: &[usize], effects: &Effects) -> Vec<Profile> {
     let mut modes: BTreeMap<[u32; 4], Profile> = BTreeMap::new();
     for (corpus, &number) in corpora.into_iter().zip(numbers) {
-        let Effect { time, power, tilt } = effects.of[number];
+        let Effect { time, power, tilt } = effects.by_corpus[number];
         let at_time = |run: &f32| (f64::from(*run) * (-time).exp()) as f32;
         let at_power = |run: &f32| {
             // ln measured = ln mean + power + tilt·(ln mean − ln reference).
@@ -461,12 +467,15 @@ const RANGE: f64 = 32.0;
 
 impl Spread {
     /// From the units that were profiled, and ln of the power in mW at which a tilt changes nothing.
-    pub fn of(units: &Units, target: Target, reference: f64) -> Self {
+    pub fn from_units(units: &Units, target: Target, reference: f64) -> Self {
         let n = units.certain() as f64;
         let of_prior = f64::from(UNITS_OF_SPREAD) - 1.0;
         let freedom = of_prior + n - 1.0;
-        let scale = |prior: f32, of: &dyn Fn(&Effect) -> f64| {
-            let squares = units.profiled.iter().map(|(_, effect)| of(effect).powi(2));
+        let scale = |prior: f32, part: &dyn Fn(&Effect) -> f64| {
+            let squares = units
+                .profiled
+                .iter()
+                .map(|(_, effect)| part(effect).powi(2));
             let known = of_prior * f64::from(prior).powi(2);
             ((known + squares.sum::<f64>()) / freedom * (1.0 + 1.0 / n)).sqrt()
         };
@@ -519,7 +528,7 @@ mod tests {
         let [time, power] = fleet.expect("a model").others().clone();
         let one = Units::one(None);
         let check = |target: Target, band: GuardBand| {
-            let spread = Spread::of(&one, target, 9.0);
+            let spread = Spread::from_units(&one, target, 9.0);
             for knot in band.knots() {
                 let above = (f64::from(knot.q16) / 65_536.0).ln();
                 let risk = 1.0 - f64::from(knot.per_ten_thousand) / 1e4;
@@ -550,14 +559,15 @@ mod tests {
             reference_mw: Some(1e4),
             doubts: Vec::new(),
         };
-        let risk =
-            |levels: &[f64]| Spread::of(&units(levels), Target::Power, 9.2).exceeds(0.15, 9.2);
+        let risk = |levels: &[f64]| {
+            Spread::from_units(&units(levels), Target::Power, 9.2).exceeds(0.15, 9.2)
+        };
         let s = f64::from(POWER_SPREAD);
         let five = [-1.2 * s, -0.6 * s, 0.0, 0.6 * s, 1.2 * s];
         assert!(risk(&five) < 0.8 * risk(&[0.0]));
         // Where the profiled units differ by more than published, less is known of another unit.
         assert!(risk(&five.map(|level| 2.0 * level)) > 1.2 * risk(&five));
-        let spread = Spread::of(&units(&five), Target::Power, 9.2);
+        let spread = Spread::from_units(&units(&five), Target::Power, 9.2);
         assert!((spread.exceeds(0.0, 9.2) - 0.5).abs() < 1e-12);
         assert!((spread.exceeds(-0.1, 9.2) + spread.exceeds(0.1, 9.2) - 1.0).abs() < 1e-12);
         assert!(spread.exceeds(0.1, 10.5) > spread.exceeds(0.1, 9.2), "tilt");

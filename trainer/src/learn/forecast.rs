@@ -8,7 +8,7 @@
 //!   voltage and the work per second ([`Mean::Power`]); the time follows a roofline
 //!   ([`Mean::Time`]). The priors of their coefficients say how much a step of an axis may add. The
 //!   sampled posterior narrows this with every measurement: a step that added little makes the next
-//!   one longer. The kernel adds what physics does not explain.
+//!   one longer. The covariance adds what physics does not explain.
 //! - *The measured modes lie in a corner.* Their own mean and spread therefore do not standardise
 //!   the targets; the spread of a whole grid does (`SPREADS`).
 //! - *Power is monotone.* It does not fall when a knob rises. A measurement thus bounds all modes
@@ -21,7 +21,7 @@
 //! would allow no step at all. With a reference of the same board they are narrower still, around
 //! the reference's coefficients.
 //!
-//! `TIME`, `POWER`, `QUANTILE`, `STEEPER` and `RISE` were chosen on the three
+//! `TIME_PRIOR`, `POWER_PRIOR`, `QUANTILE`, `STEEPER` and `RISE` were chosen on the three
 //! simulated boards with the workloads lstm, vgg11 and lenet on units 21 and 22 (`RISE`: 21 to 26),
 //! as wide as a plan of 15 modes allows. `tests/it/safe_plan.rs` and `tests/it/learned.rs` count the
 //! modes that exceed a limit on other units and workloads.
@@ -33,7 +33,7 @@ use wattgate_runtime::grid::Axis;
 use crate::corpus::modes::Known;
 use crate::learn::blend::of_same_board;
 use crate::learn::expected::Expected;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::plan::promise;
 use crate::learn::predictions::Target;
@@ -44,9 +44,9 @@ use crate::learn::teacher::Hyperparameters;
 const SPREADS: [f64; 2] = [0.8, 0.5];
 
 /// Prior of the time, in the order of [`Mean::theory`]. Narrower than the teachers', above all in the
-/// amplitudes: a kernel that may replace physics leaves no bound beyond the measured modes. Repeats
+/// amplitudes: a covariance that may replace physics leaves no bound beyond the measured modes. Repeats
 /// of a mode differ by 1 or 2 %. Background work slows the lowest CPU capacity by about an eighth.
-const TIME: &[[f64; 2]] = &[
+const TIME_PRIOR: &[[f64; 2]] = &[
     [0.5, 0.6],
     [0.4, 0.6],
     [1.1, 1.2],
@@ -71,7 +71,7 @@ const TIME: &[[f64; 2]] = &[
 
 /// Prior of the power. About a half of the power of an average mode is static: regulators, fabric
 /// and leakage draw it in every mode.
-const POWER: &[[f64; 2]] = &[
+const POWER_PRIOR: &[[f64; 2]] = &[
     [1.0, 0.9],
     [1.0, 0.9],
     [1.0, 0.9],
@@ -117,7 +117,7 @@ const COLD: f64 = 0.02;
 const HASTE: f64 = 1.0;
 
 /// Ratio of two measurements of one mode that is still normal.
-const REPEAT: f64 = 1.02;
+const MOST_REPEAT_RATIO: f64 = 1.02;
 
 /// Posterior of time and power after at least one measurement.
 #[derive(Clone, Debug)]
@@ -142,7 +142,11 @@ pub struct Predicted {
 
 /// The prior of a forecast.
 fn spec(mean: Mean, reference: Option<&[f64]>) -> Spec {
-    let own = if mean == Mean::Time { TIME } else { POWER };
+    let own = if mean == Mean::Time {
+        TIME_PRIOR
+    } else {
+        POWER_PRIOR
+    };
     let prior = match reference {
         Some(learned) => of_same_board(&own.to_vec(), learned),
         None => own.to_vec(),
@@ -159,7 +163,7 @@ impl Forecast {
         exceeded: &[([u32; 4], f64)],
         learned: &Hyperparameters,
         seed: u64,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let learned = |target| learned[target as usize].as_deref();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut places: Vec<Place> = modes.iter().map(|mode| scales.place(mode.knobs)).collect();
@@ -207,12 +211,12 @@ impl Forecast {
 
     /// The forecasts of some modes.
     pub fn predict(&self, modes: &[[u32; 4]]) -> Vec<Predicted> {
-        let of = |(time, power, bound): (Expected, Expected, f64)| Predicted {
+        let predicted = |(time, power, bound): (Expected, Expected, f64)| Predicted {
             time_us: time.median.exp(),
             power_mw: power.median.min(bound).exp(),
             power_at_most_mw: bound.exp(),
         };
-        self.logs(modes).into_iter().map(of).collect()
+        self.logs(modes).into_iter().map(predicted).collect()
     }
 
     /// Which of some modes have an upper bound within a power limit.
@@ -224,10 +228,10 @@ impl Forecast {
     /// The [`promise`] of some modes under a power limit over `fastest`, a ln time; `None` where
     /// the upper bound of the power exceeds the limit.
     pub fn promises(&self, modes: &[[u32; 4]], limit_mw: f64, fastest: f64) -> Vec<Option<f64>> {
-        let of = |(time, power, bound): (Expected, Expected, f64)| {
+        let promised = |(time, power, bound): (Expected, Expected, f64)| {
             (bound <= limit_mw.ln()).then(|| promise(limit_mw.ln(), fastest, &time, &power))
         };
-        self.logs(modes).into_iter().map(of).collect()
+        self.logs(modes).into_iter().map(promised).collect()
     }
 
     /// ln(time), ln(power) and the upper bound of ln(power).
@@ -249,7 +253,7 @@ impl Forecast {
                 .measured
                 .iter()
                 .filter(|(high, _)| dominates(high, knobs));
-            let measured = above.map(|(_, power)| power + REPEAT.ln());
+            let measured = above.map(|(_, power)| power + MOST_REPEAT_RATIO.ln());
             let bound = measured.fold(hasty.median + margin, f64::min) + COLD;
             (time, median, bound)
         })
@@ -277,11 +281,11 @@ impl Forecast {
 /// Mean and standard deviation over the samples of a process.
 fn expected(process: &Process, places: &[Place]) -> Vec<Expected> {
     let samples = process.predictions(places);
-    let of = |at: usize| {
-        let mean = |of: &dyn Fn(f64, f64) -> f64| {
+    let expected = |at: usize| {
+        let mean = |value: &dyn Fn(f64, f64) -> f64| {
             let each = samples
                 .iter()
-                .map(|sample| of(sample[at].mean, sample[at].variance));
+                .map(|sample| value(sample[at].mean, sample[at].variance));
             each.sum::<f64>() / samples.len() as f64
         };
         let median = mean(&|mean, _| mean);
@@ -291,7 +295,7 @@ fn expected(process: &Process, places: &[Place]) -> Vec<Expected> {
             sd: variance.sqrt(),
         }
     };
-    (0..places.len()).map(of).collect()
+    (0..places.len()).map(expected).collect()
 }
 
 /// Whether no knob of `high` is lower than that of `low`.

@@ -107,8 +107,8 @@ pub fn bands(left_out: &[LeftOut], offered: &[Offered]) -> (GuardBand, Option<Gu
                         &any_mode(offered.iter().map(|mode| &mode.0), margin),
                     )
                 };
-                let least = |of: usize, z: &[f64], risk: &dyn Fn(f64) -> f64| {
-                    least_margin((before[of], most), allowed(at_most, z.len())?, risk)
+                let least = |quantity: usize, z: &[f64], risk: &dyn Fn(f64) -> f64| {
+                    least_margin((before[quantity], most), allowed(at_most, z.len())?, risk)
                 };
                 let mut time = least(0, &times, &any_time);
                 let mut power = None;
@@ -172,7 +172,7 @@ pub fn others(
         .collect();
     let at = |knot: &Knot| f64::from(knot.q16) / Q16;
     let of_knot = |target: Target, knot: &Knot, place: usize, before: f64| {
-        let of = target as usize;
+        let quantity = target as usize;
         if knot.per_ten_thousand == 5_000 {
             return 0.0;
         }
@@ -186,7 +186,7 @@ pub fn others(
             _ => any_mode(offered.iter().map(|mode| &mode.0), at(knot).ln()),
         };
         let at_most = 1.0 - f64::from(knot.per_ten_thousand) / 1e4;
-        let risk = |ratio: f64| risk_on_others(&z[of], &chosen, units[of], ratio);
+        let risk = |ratio: f64| risk_on_others(&z[quantity], &chosen, units[quantity], ratio);
         let found = allowed(at_most, left_out.len()).and_then(|allowed| {
             let range = (before, MOST_RATIO);
             least_margin(range, allowed, risk)
@@ -211,7 +211,7 @@ pub fn others(
 
 /// As [`risk`], with margins increased by the logarithm of a ratio, on another unit.
 fn risk_on_others(z: &[f64], chosen: &[Chosen], unit: &Spread, ratio: f64) -> f64 {
-    let of = |at: &Chosen| {
+    let risk_of = |at: &Chosen| {
         let left = at.margin + ratio - at.error.offset;
         let exceed = z.iter().map(|z| {
             let by_residual = z * at.error.sd;
@@ -219,7 +219,7 @@ fn risk_on_others(z: &[f64], chosen: &[Chosen], unit: &Spread, ratio: f64) -> f6
         });
         at.share * exceed.sum::<f64>()
     };
-    chosen.iter().map(of).sum::<f64>() / (2 * z.len()) as f64
+    chosen.iter().map(risk_of).sum::<f64>() / (2 * z.len()) as f64
 }
 
 /// At most [`MOST_RESIDUALS`] of some ascending residuals, evenly spread.
@@ -255,7 +255,11 @@ pub fn deviations(residuals: &[Residual], risk: f64) -> f64 {
 
 /// The absolute standardised residuals, ascending.
 fn standardised(left_out: &[LeftOut], target: Target) -> Vec<f64> {
-    ascending(left_out.iter().filter_map(|left_out| left_out.of(target)))
+    ascending(
+        left_out
+            .iter()
+            .filter_map(|left_out| left_out.for_target(target)),
+    )
 }
 
 fn ascending(residuals: impl Iterator<Item = Residual>) -> Vec<f64> {
@@ -287,12 +291,12 @@ struct Chosen {
 /// R of some chosen modes: the mean probability that a measurement exceeds its margin. `z` are the
 /// absolute standardised residuals, ascending.
 fn risk(z: &[f64], chosen: &[Chosen]) -> f64 {
-    let of = |Chosen {
-                  error,
-                  margin,
-                  share,
-                  ..
-              }: &Chosen| {
+    let risk_of = |Chosen {
+                       error,
+                       margin,
+                       share,
+                       ..
+                   }: &Chosen| {
         let least = (margin - error.offset) / error.sd;
         let above = |least: f64| z.len() - z.partition_point(|&z| z <= least);
         let exceed = match least >= 0.0 {
@@ -302,7 +306,7 @@ fn risk(z: &[f64], chosen: &[Chosen]) -> f64 {
         };
         share * exceed as f64
     };
-    chosen.iter().map(of).sum::<f64>() / (2 * z.len()) as f64
+    chosen.iter().map(risk_of).sum::<f64>() / (2 * z.len()) as f64
 }
 
 /// The least margin of a range whose risk is allowed, by bisection; `None` if there is none.
@@ -344,9 +348,9 @@ fn any_mode<'a>(
 
 /// The modes that queries with a limit (a deadline) choose, with margins of some deviations.
 fn chosen(offered: &[[Candidate; 2]], deviations: [f64; 2], target: Target) -> Vec<Chosen> {
-    let of = target as usize;
+    let quantity = target as usize;
     let mut front = front(offered, deviations);
-    let counts = |mode: &&[Candidate; 2]| mode[of].counts(deviations[of]);
+    let counts = |mode: &&[Candidate; 2]| mode[quantity].counts(deviations[quantity]);
     // From the fastest mode on, times rise and powers fall.
     let shares = match target {
         Target::Time => shares(front.iter().map(counts).collect()),
@@ -356,9 +360,9 @@ fn chosen(offered: &[[Candidate; 2]], deviations: [f64; 2], target: Target) -> V
         }
     };
     let describe = |(mode, share): (&&[Candidate; 2], f64)| Chosen {
-        log: mode[of].log,
-        error: mode[of].error,
-        margin: deviations[of] * mode[of].spread,
+        log: mode[quantity].log,
+        error: mode[quantity].error,
+        margin: deviations[quantity] * mode[quantity].spread,
         share,
     };
     front.iter().zip(shares).map(describe).collect()
@@ -481,18 +485,18 @@ mod tests {
 
     #[test]
     fn deviations_follow_the_largest_residuals() {
-        let of = |z: &[f64]| -> Vec<Residual> {
+        let residuals = |z: &[f64]| -> Vec<Residual> {
             let residual = |&log: &f64| Residual { log, sd: 0.5 };
             z.iter().map(residual).collect()
         };
         let mut all: Vec<f64> = (1..=99).map(f64::from).collect();
         // (99·R + ½) / 100 ≤ 5 % allows R = 4.5 / 99. A residual exceeds with one of its two signs, so nine
         // of them may be larger: the tenth largest, 90 / 0.5, is the margin.
-        assert_eq!(deviations(&of(&all), 0.05), 180.0);
+        assert_eq!(deviations(&residuals(&all), 0.05), 180.0);
         all[3] = -500.0;
-        assert_eq!(deviations(&of(&all), 0.005), 1000.0);
+        assert_eq!(deviations(&residuals(&all), 0.005), 1000.0);
         // Five residuals carry a risk of ½ / 6 and no less.
-        let few = of(&[0.1, -0.2, 0.3, 0.4, -0.5]);
+        let few = residuals(&[0.1, -0.2, 0.3, 0.4, -0.5]);
         assert_eq!(deviations(&few, 0.5 / 6.0), 1.0);
         let [rare, rarer] = [0.05, 0.01].map(|risk| deviations(&few, risk));
         // Student's t with 5 degrees of freedom: 2.015 and 3.365, over 1.616 at ½ / 6.

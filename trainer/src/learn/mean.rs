@@ -2,7 +2,7 @@
 //! coefficients; [`Mean::theory`] gives each coefficient a prior.
 //!
 //! Knobs are fractions of the board's highest value, so that coefficients transfer between
-//! boards. The coefficients are hyperparameters, fitted together with those of the kernel.
+//! boards. The coefficients are hyperparameters, fitted together with those of the covariance.
 //! [`Priors`](crate::learn::priors::Priors) says what other corpora have taught of them.
 
 use wattgate_cli::planning::MOST_REFERENCES;
@@ -14,11 +14,11 @@ use crate::learn::standard::Standard;
 /// (−½) are each best on some corpora; −¼ is close to the better of the two on all.
 const BOX_COX: f64 = -0.25;
 
-/// Number of kernel hyperparameters, which precede those of the mean. All are logarithms: of four length scales,
+/// Number of covariance hyperparameters, which precede those of the mean. All are logarithms: of four length scales,
 /// of the amplitudes of the smooth part, of the linear part and of the part of single clocks, and of the noise.
-pub const KERNEL: usize = 8;
+pub const COVARIANCE_PARAMETERS: usize = 8;
 
-/// The inputs of a mode to the kernel and the mean.
+/// The inputs of a mode to the covariance and the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Box–Cox transformed knobs, standardised over each axis.
@@ -57,15 +57,15 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(axis: &[u32]) -> Self {
+    fn from_axis(axis: &[u32]) -> Self {
         let [lowest, highest] =
             [axis.first(), axis.last()].map(|value| value.map_or(1.0, |&value| f64::from(value)));
         let parts = axis.iter().map(|&value| f64::from(value) / highest);
         Self {
             lowest,
             highest,
-            transformed: Standard::of(parts.clone().map(box_cox)),
-            mean_log: Standard::of(parts.map(f64::ln)).mean,
+            transformed: Standard::from_values(parts.clone().map(box_cox)),
+            mean_log: Standard::from_values(parts.map(f64::ln)).mean,
         }
     }
 }
@@ -76,9 +76,9 @@ fn box_cox(part: f64) -> f64 {
 
 impl Scales {
     /// The scales of a grid.
-    pub fn of(grid: &Grid) -> Self {
+    pub fn from_grid(grid: &Grid) -> Self {
         Self {
-            axes: Axis::ALL.map(|axis| Scale::of(grid.axis(axis))),
+            axes: Axis::ALL.map(|axis| Scale::from_axis(grid.axis(axis))),
         }
     }
 
@@ -133,7 +133,7 @@ pub enum Mean {
     TimeAndUnexplained,
     /// The same of [`Mean::Power`].
     PowerAndUnexplained,
-    /// What references state of the time. No coefficients. The linear part of the kernel has the logarithms
+    /// What references state of the time. No coefficients. The linear part of the covariance has the logarithms
     /// of knobs and of what each reference states for inputs.
     TimeOfReference,
     /// The same of the power.
@@ -157,7 +157,7 @@ impl Mean {
     /// The mean functions whose coefficients families of corpora teach, in the order of the enumeration.
     pub const ALL: [Self; 4] = [Self::Zero, Self::Starved, Self::Time, Self::Power];
 
-    /// What is known of the hyperparameters before any corpus: `(name, prior)`, the kernel's first.
+    /// What is known of the hyperparameters before any corpus: `(name, prior)`, the covariance's first.
     ///
     /// Length scales are near the spread of an axis. A waiting time is inversely proportional to its
     /// clock (exponent 1). Dynamic power is C·V²·f, where V rises less than f. The CPU's
@@ -224,14 +224,14 @@ impl Mean {
         theory
     }
 
-    /// Evaluates the mean with hyperparameters `theta`, the kernel's first. Writes its derivative
-    /// by each mean hyperparameter to `gradient`, of length `theta.len()` − [`KERNEL`].
+    /// Evaluates the mean with hyperparameters `theta`, the covariance's first. Writes its derivative
+    /// by each mean hyperparameter to `gradient`, of length `theta.len()` − [`COVARIANCE_PARAMETERS`].
     pub fn value(self, at: &Place, theta: &[f64], gradient: &mut [f64]) -> f64 {
-        let p = theta.get(KERNEL..).unwrap_or(&[]);
+        let p = theta.get(COVARIANCE_PARAMETERS..).unwrap_or(&[]);
         match self {
             Self::Zero => 0.0,
             Self::Starved => {
-                let slowdown = Slowdown::of(at, &p[..3]);
+                let slowdown = Slowdown::at(at, &p[..3]);
                 let k = p[3].exp();
                 gradient[..3].copy_from_slice(&slowdown.by.map(|by| -k * by));
                 gradient[3] = -k * slowdown.log;
@@ -270,7 +270,7 @@ struct Slowdown {
 
 impl Slowdown {
     /// At a place, with the coefficients u, ln b and γ.
-    fn of(at: &Place, coefficients: &[f64]) -> Self {
+    fn at(at: &Place, coefficients: &[f64]) -> Self {
         let [u, log_b, exponent] = std::array::from_fn(|i| coefficients[i]);
         let [cores, clock] = at.above;
         let log_capacity = exponent * cores + clock;
@@ -296,7 +296,7 @@ fn log_sum<const N: usize>(x: [f64; N]) -> (f64, [f64; N]) {
 fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
     let [cores, cpu, gpu, emc] = at.log;
     let exponents = [p[0], p[1], p[2]].map(f64::exp);
-    let slowdown = Slowdown::of(at, &p[9..]);
+    let slowdown = Slowdown::at(at, &p[9..]);
     let serial = p[3] - exponents[0] * cpu;
     let parallel = p[4] - exponents[0] * cpu - cores;
     let (on_cpu, [by_serial, by_parallel]) = log_sum([serial, parallel]);
@@ -331,7 +331,7 @@ fn time(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
 
 fn power(at: &Place, p: &[f64], gradient: &mut [f64]) -> f64 {
     let [cores, cpu, gpu, emc] = at.log;
-    let slowdown = Slowdown::of(at, &p[11..]);
+    let slowdown = Slowdown::at(at, &p[11..]);
     let k = p[14].exp();
     let (sum, share) = log_sum([
         p[0],
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_gradients_match_finite_differences() {
-        let mut place = Scales::of(&grid()).place([2, 300, 6, 7]);
+        let mut place = Scales::from_grid(&grid()).place([2, 300, 6, 7]);
         place.log_time = 0.7;
         for mean in [Mean::Zero, Mean::Starved, Mean::Time, Mean::Power] {
             let theta: Vec<f64> = mean
@@ -372,13 +372,13 @@ mod tests {
                 .iter()
                 .map(|(_, [mean, sd])| mean + 0.3 * sd)
                 .collect();
-            let count = theta.len() - KERNEL;
+            let count = theta.len() - COVARIANCE_PARAMETERS;
             let mut gradient = vec![0.0; count];
             mean.value(&place, &theta, &mut gradient);
             for i in 0..count {
                 let value = |step: f64| {
                     let mut moved = theta.clone();
-                    moved[KERNEL + i] += step;
+                    moved[COVARIANCE_PARAMETERS + i] += step;
                     mean.value(&place, &moved, &mut vec![0.0; count])
                 };
                 let numeric = (value(1e-6) - value(-1e-6)) / 2e-6;
@@ -400,10 +400,10 @@ mod tests {
     #[test]
     fn a_cpu_of_little_capacity_is_slowed() {
         let grid = Grid::new([&[1, 2, 4], &[100, 200, 900], &[5], &[7]]).expect("a grid");
-        let scales = Scales::of(&grid);
+        let scales = Scales::from_grid(&grid);
         let slowdown = |cores, cpu| {
             let place = scales.place([cores, cpu, 5, 7]);
-            Slowdown::of(&place, &[1.4, -0.5, 1.3]).log.exp()
+            Slowdown::at(&place, &[1.4, -0.5, 1.3]).log.exp()
         };
         assert!((slowdown(1, 100) - (1.0 + 1.4_f64.exp())).abs() < 1e-12);
         assert!(slowdown(1, 100) > slowdown(1, 200) && slowdown(1, 200) > slowdown(2, 100));
@@ -414,11 +414,15 @@ mod tests {
     #[test]
     fn places_have_a_spread_of_one_and_zero_on_a_constant_axis() {
         let grid = Grid::new([&[3], &[100, 200, 900], &[5, 6], &[7, 8]]).expect("a grid");
-        let scales = Scales::of(&grid);
+        let scales = Scales::from_grid(&grid);
         let modes = crate::corpus::modes::all_modes(&grid);
         let places: Vec<Place> = modes.map(|knobs| scales.place(knobs)).collect();
-        let spread = |of: &dyn Fn(&Place) -> f64| {
-            places.iter().map(|place| of(place).powi(2)).sum::<f64>() / places.len() as f64
+        let spread = |coordinate: &dyn Fn(&Place) -> f64| {
+            places
+                .iter()
+                .map(|place| coordinate(place).powi(2))
+                .sum::<f64>()
+                / places.len() as f64
         };
         assert_eq!(spread(&|place| place.input[0]), 0.0);
         assert_eq!(spread(&|place| place.log[0]), 0.0);
@@ -430,7 +434,10 @@ mod tests {
     #[test]
     fn a_board_in_another_unit_has_the_same_places() {
         let other = Grid::new([&[2, 4, 8], &[200, 600, 1800], &[50, 60], &[14, 16]]);
-        let (one, other) = (Scales::of(&grid()), Scales::of(&other.expect("a grid")));
+        let (one, other) = (
+            Scales::from_grid(&grid()),
+            Scales::from_grid(&other.expect("a grid")),
+        );
         let (a, b) = (one.place([2, 300, 6, 7]), other.place([4, 600, 60, 14]));
         for i in 0..4 {
             assert!((a.input[i] - b.input[i]).abs() < 1e-12 && (a.log[i] - b.log[i]).abs() < 1e-12);

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::learn::expected::Expected;
-use crate::learn::gp::{Normal, Process, SingularKernel};
+use crate::learn::gp::{Normal, Process, SingularCovariance};
 use crate::learn::mean::Place;
 use crate::learn::priors::Spec;
 
@@ -50,7 +50,7 @@ impl Mixture {
         places: &[Place],
         targets: &[f64],
         random: Option<&ChaCha8Rng>,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let fit = |(at, (weight, spec)): (usize, &(f64, Spec))| {
             let process = match random {
                 Some(random) => {
@@ -62,21 +62,21 @@ impl Mixture {
             };
             Ok((*weight, process?))
         };
-        let parts: Result<Vec<_>, SingularKernel> =
+        let parts: Result<Vec<_>, SingularCovariance> =
             processes.par_iter().enumerate().map(fit).collect();
         Ok(Self { parts: parts? })
     }
 
     /// Predicts a measurement of the logarithm at each place.
     pub(super) fn predict(&self, places: &[Place]) -> Vec<Expected> {
-        let of = |places: &[Place]| -> Vec<Expected> {
+        let predicted = |places: &[Place]| -> Vec<Expected> {
             let parts = self.predictions(places);
             (0..places.len())
                 .into_par_iter()
                 .map(|at| self.blended(&parts.each(at)))
                 .collect()
         };
-        places.chunks(AT_ONCE).flat_map(of).collect()
+        places.chunks(AT_ONCE).flat_map(predicted).collect()
     }
 
     /// The mean at each place, faster than [`Mixture::predict`].
@@ -99,11 +99,11 @@ impl Mixture {
 
     /// What each process predicts.
     fn predictions(&self, places: &[Place]) -> OfParts {
-        let of = |(_, process): &(f64, Process)| OfPart {
+        let part = |(_, process): &(f64, Process)| OfPart {
             shares: process.shares().collect(),
             samples: process.predictions(places),
         };
-        OfParts(self.parts.iter().map(of).collect())
+        OfParts(self.parts.iter().map(part).collect())
     }
 
     /// Blends what processes predict at one place, one list of samples with their shares each.
@@ -113,7 +113,7 @@ impl Mixture {
             let samples = samples.iter();
             samples.map(move |(share, sample)| (weight * share, *sample))
         });
-        Expected::of(&samples.collect::<Vec<_>>())
+        Expected::from_mixture(&samples.collect::<Vec<_>>())
     }
 
     /// Weights each process by how well it predicts targets that it was not trained on (stacking of
@@ -152,7 +152,7 @@ impl Mixture {
         places: impl Fn(usize) -> PlacesOfFold + Sync,
         stacking: Option<f64>,
         seed: u64,
-    ) -> Result<Vec<Expected>, SingularKernel> {
+    ) -> Result<Vec<Expected>, SingularCovariance> {
         let of_fold = |fold: usize| {
             let is_of_fold = |at: usize| modes[at] % FOLDS == fold;
             let members: Vec<usize> = (0..modes.len()).filter(|&at| is_of_fold(at)).collect();
@@ -164,7 +164,7 @@ impl Mixture {
             let predicted = |at: usize| (at, others.predictions(&[places.predicted[at]]).each(0));
             Ok(members.into_iter().map(predicted).collect())
         };
-        let folds: Result<Vec<OfFold>, SingularKernel> =
+        let folds: Result<Vec<OfFold>, SingularCovariance> =
             (0..FOLDS).into_par_iter().map(of_fold).collect();
         let mut left_out = vec![Vec::new(); modes.len()];
         for (at, parts) in folds?.into_iter().flatten() {
@@ -182,7 +182,7 @@ impl Mixture {
         is_of_fold: impl Fn(usize) -> bool + Copy,
         places: Option<&[Place]>,
         (seed, fold): (u64, usize),
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let one = |(at, (weight, process)): (usize, &(f64, Process))| {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             // Streams 1 to 3 are those of the fit.
@@ -190,18 +190,18 @@ impl Mixture {
             Ok((*weight, process.without(is_of_fold, places, &mut random)?))
         };
         let parts = self.parts.iter().enumerate().map(one);
-        let parts: Result<Vec<_>, SingularKernel> = parts.collect();
+        let parts: Result<Vec<_>, SingularCovariance> = parts.collect();
         Ok(Self { parts: parts? })
     }
 
     /// Conditions each process on one more measurement. The weights become proportional to
     /// weight × predicted density of the measurement.
-    pub(super) fn observe(&self, place: Place, target: f64) -> Result<Self, SingularKernel> {
+    pub(super) fn observe(&self, place: Place, target: f64) -> Result<Self, SingularCovariance> {
         let observe = |(weight, process): &(f64, Process)| {
             let (process, density) = process.observe(place, target)?;
             Ok((*weight, density, process))
         };
-        let parts: Result<Vec<_>, SingularKernel> = self.parts.iter().map(observe).collect();
+        let parts: Result<Vec<_>, SingularCovariance> = self.parts.iter().map(observe).collect();
         let parts = parts?;
         let sum: f64 = parts
             .iter()
@@ -253,23 +253,23 @@ struct OfPart {
 impl OfParts {
     /// The samples of each process at one place, with their shares.
     fn each(&self, at: usize) -> Vec<Samples> {
-        let of = |part: &OfPart| {
+        let samples = |part: &OfPart| {
             let pairs = part.shares.iter().zip(&part.samples);
             pairs.map(|(share, all)| (*share, all[at])).collect()
         };
-        self.0.iter().map(of).collect()
+        self.0.iter().map(samples).collect()
     }
 }
 
 /// The weights w, of sum one, that maximise Σ ln Σ w·p + Σ prior·ln w for densities p by target and
 /// part, found by expectation maximisation.
 fn stacked(prior: &[f64], densities: &[Vec<f64>]) -> Vec<f64> {
-    const ROUNDS: usize = 200;
+    const MAXIMISATION_ROUNDS: usize = 200;
     let normalised = |counts: Vec<f64>| -> Vec<f64> {
         let sum: f64 = counts.iter().sum();
         counts.into_iter().map(|count| count / sum).collect()
     };
-    (0..ROUNDS).fold(normalised(prior.to_vec()), |weights, _| {
+    (0..MAXIMISATION_ROUNDS).fold(normalised(prior.to_vec()), |weights, _| {
         let mut counts = prior.to_vec();
         for parts in densities {
             let shares = weights
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn the_shares_of_all_samples_sum_to_one() {
         let grid = Grid::new([&[1, 2], &[100, 200, 400], &[100, 300], &[50, 90]]).expect("a grid");
-        let scales = Scales::of(&grid);
+        let scales = Scales::from_grid(&grid);
         let modes: Vec<[u32; 4]> = all_modes(&grid).collect();
         let places: Vec<Place> = modes.iter().map(|&knobs| scales.place(knobs)).collect();
         let times = modes

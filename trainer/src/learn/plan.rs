@@ -20,7 +20,7 @@ use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 use crate::corpus::modes::Known;
 use crate::learn::blend::Blend;
 use crate::learn::expected::Expected;
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
@@ -32,7 +32,7 @@ pub const FIRST: usize = 8;
 const EXCHANGES: usize = 2;
 
 /// Maximum number of random candidates, and of random modes over which the variance is averaged.
-const COMPARED: usize = 400;
+const MOST_CANDIDATES: usize = 400;
 
 /// Chooses up to `count` modes with the prior alone. Returns indices of `offered`, the most
 /// valuable first.
@@ -42,9 +42,9 @@ pub fn first(
     offered: &[[u32; 4]],
     count: usize,
     random: &mut ChaCha8Rng,
-) -> Result<Vec<usize>, SingularKernel> {
+) -> Result<Vec<usize>, SingularCovariance> {
     let spec = priors.spec(Mean::Zero);
-    let board = Board::of(scales, offered);
+    let board = Board::new(scales, offered);
     let unmeasured = |chosen: &[usize]| Process::unmeasured(&spec, &board.places_of(chosen));
     let mut chosen = Vec::new();
     while chosen.len() < count.min(offered.len()) {
@@ -75,11 +75,11 @@ pub fn next(
     measured: &[Known],
     count: usize,
     random: &mut ChaCha8Rng,
-) -> Result<Vec<usize>, SingularKernel> {
+) -> Result<Vec<usize>, SingularCovariance> {
     if measured.is_empty() {
         return first(scales, priors, offered, count, random);
     }
-    let mut board = Board::of(scales, offered);
+    let mut board = Board::new(scales, offered);
     let mut processes = physical(scales, priors, measured, &mut board.places)?;
     let unmeasured = |knobs: &[u32; 4]| measured.iter().all(|mode| mode.knobs != *knobs);
     let mut free: Vec<bool> = offered.iter().map(unmeasured).collect();
@@ -109,8 +109,8 @@ pub fn next_of(
     free: &[bool],
     measured: &[Known],
     random: &mut ChaCha8Rng,
-) -> Result<Option<usize>, SingularKernel> {
-    let board = Board::of(scales, offered);
+) -> Result<Option<usize>, SingularCovariance> {
+    let board = Board::new(scales, offered);
     if measured.len() < FIRST {
         let places: Vec<Place> = measured
             .iter()
@@ -128,7 +128,7 @@ fn smooth(
     scales: &Scales,
     priors: &Priors,
     measured: &[Known],
-) -> Result<Vec<Process>, SingularKernel> {
+) -> Result<Vec<Process>, SingularCovariance> {
     let spec = priors.spec(Mean::Zero);
     let fit = |target: Target| {
         let known = measured
@@ -147,7 +147,7 @@ fn physical(
     priors: &Priors,
     measured: &[Known],
     offered: &mut [Place],
-) -> Result<Vec<Process>, SingularKernel> {
+) -> Result<Vec<Process>, SingularCovariance> {
     let blend = Blend::any_board(priors);
     let mut places: Vec<Place> = measured
         .iter()
@@ -181,7 +181,7 @@ pub fn sequence(
     offered: &[Known],
     count: usize,
     random: &mut ChaCha8Rng,
-) -> Result<Vec<usize>, SingularKernel> {
+) -> Result<Vec<usize>, SingularCovariance> {
     let knobs: Vec<[u32; 4]> = offered.iter().map(|mode| mode.knobs).collect();
     let mut chosen = first(scales, priors, &knobs, count.min(FIRST), random)?;
     while chosen.len() < count.min(offered.len()) {
@@ -197,7 +197,7 @@ struct Board {
 }
 
 impl Board {
-    fn of(scales: &Scales, offered: &[[u32; 4]]) -> Self {
+    fn new(scales: &Scales, offered: &[[u32; 4]]) -> Self {
         Self {
             places: offered.iter().map(|&knobs| scales.place(knobs)).collect(),
         }
@@ -214,7 +214,7 @@ impl Board {
         free
     }
 
-    /// The candidate with the highest value summed over all processes. Draws [`COMPARED`] random
+    /// The candidate with the highest value summed over all processes. Draws [`MOST_CANDIDATES`] random
     /// candidates that are free, and always includes `old`.
     fn best(
         &self,
@@ -225,10 +225,13 @@ impl Board {
     ) -> Option<usize> {
         let mut drawn: Vec<usize> = (0..self.places.len()).collect();
         drawn.shuffle(random);
-        let places = self.places_of(&drawn[..drawn.len().min(COMPARED)]);
+        let places = self.places_of(&drawn[..drawn.len().min(MOST_CANDIDATES)]);
         drawn.shuffle(random);
         let others = drawn.into_iter().filter(|at| free[*at] && Some(*at) != old);
-        let candidates: Vec<usize> = old.into_iter().chain(others.take(COMPARED)).collect();
+        let candidates: Vec<usize> = old
+            .into_iter()
+            .chain(others.take(MOST_CANDIDATES))
+            .collect();
         let at = self.places_of(&candidates);
         let mut worth = vec![0.0; candidates.len()];
         for process in processes {

@@ -143,7 +143,7 @@ impl Predictions {
         let pairs = modes
             .iter()
             .filter_map(|mode| Some((target.measured(mode)?, predicted[mode.id])));
-        Accuracy::of(pairs, target.reported())
+        Accuracy::from_pairs(pairs, target.reported())
     }
 }
 
@@ -177,16 +177,16 @@ pub struct Accuracy {
 
 impl Accuracy {
     /// The errors of pairs (measured, predicted); `None` without pairs. RMSE and MAE are divided by
-    /// `unit`.
-    fn of(pairs: impl Iterator<Item = (f64, f64)>, unit: f64) -> Option<Self> {
+    /// `measure`.
+    fn from_pairs(pairs: impl Iterator<Item = (f64, f64)>, measure: f64) -> Option<Self> {
         let errors: Vec<(f64, f64)> = pairs
             .map(|(measured, predicted)| {
                 let error = (predicted - measured).abs();
-                (100.0 * error / measured, error / unit)
+                (100.0 * error / measured, error / measure)
             })
             .collect();
         let n = errors.len() as f64;
-        let mean = |of: fn(&(f64, f64)) -> f64| errors.iter().map(of).sum::<f64>() / n;
+        let mean = |part: fn(&(f64, f64)) -> f64| errors.iter().map(part).sum::<f64>() / n;
         let within = |percent: f64| {
             let count = errors.iter().filter(|(error, _)| *error <= percent).count();
             100.0 * count as f64 / n
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn each_measure_matches_its_definition() {
         let pairs = [(100.0, 104.0), (200.0, 170.0), (400.0, 400.0), (50.0, 62.0)];
-        let accuracy = Accuracy::of(pairs.into_iter(), 2.0).expect("pairs");
+        let accuracy = Accuracy::from_pairs(pairs.into_iter(), 2.0).expect("pairs");
         assert_eq!(accuracy.mape, (4.0 + 15.0 + 0.0 + 24.0) / 4.0);
         assert_eq!(
             [
@@ -224,6 +224,6 @@ mod tests {
         assert_eq!(accuracy.mae, (2.0 + 15.0 + 0.0 + 6.0) / 4.0);
         let square: f64 = (4.0 + 225.0 + 0.0 + 36.0) / 4.0;
         assert_eq!(accuracy.rmse, square.sqrt());
-        assert_eq!(Accuracy::of([].into_iter(), 1.0), None);
+        assert_eq!(Accuracy::from_pairs([].into_iter(), 1.0), None);
     }
 }

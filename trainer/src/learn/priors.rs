@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::learn::mean::Mean;
 
-/// Prior mean and standard deviation of each hyperparameter, the kernel's first.
+/// Prior mean and standard deviation of each hyperparameter, the covariance's first.
 pub type Prior = Vec<[f64; 2]>;
 
 /// A mean function and the prior of all hyperparameters of its process.
@@ -72,7 +72,7 @@ impl Priors {
     pub fn spec(&self, mean: Mean) -> Spec {
         Spec {
             mean,
-            prior: of(&self.known, mean),
+            prior: prior_for(&self.known, mean),
         }
     }
 
@@ -80,7 +80,7 @@ impl Priors {
     pub fn spec_of_another(&self, mean: Mean) -> Spec {
         Spec {
             mean,
-            prior: of(&self.another, mean),
+            prior: prior_for(&self.another, mean),
         }
     }
 
@@ -133,7 +133,7 @@ fn of_theory(mean: Mean) -> Prior {
 }
 
 /// The prior of a mean function: that of theory, if no family teaches it.
-fn of(taught: &[Prior], mean: Mean) -> Prior {
+fn prior_for(taught: &[Prior], mean: Mean) -> Prior {
     let alike = match mean {
         Mean::TimeAndUnexplained => Mean::Time,
         Mean::PowerAndUnexplained => Mean::Power,

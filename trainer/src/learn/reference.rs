@@ -16,7 +16,7 @@ use wattgate_runtime::{ModeId, Model};
 use crate::corpus::Corpus;
 use crate::corpus::flat::{Flat, flat};
 use crate::corpus::modes::{Known, all_modes, disagreeing, profiled};
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::predictions::Predictions;
 use crate::learn::priors::Priors;
 use crate::learn::split::{MIN_MODES, measure_again};
@@ -52,7 +52,7 @@ pub enum ReferenceError {
     Flat(Flat),
     /// The measurements cannot be fitted.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// Why a reference says nothing new of a corpus.
@@ -102,7 +102,7 @@ struct Subject {
 }
 
 impl Subject {
-    fn of(corpus: &Corpus) -> Self {
+    fn from_corpus(corpus: &Corpus) -> Self {
         Self {
             kind: corpus.kind,
             device: corpus.device.clone(),
@@ -118,7 +118,7 @@ const MOST_SHARED: f64 = 0.1;
 
 /// Readings that differ by a smaller ratio are equal: files round them, and a model has the mean of a reading and of
 /// what the others say of it.
-const ROUNDING: f64 = 0.01;
+const READINGS_ROUNDING: f64 = 0.01;
 
 impl Reference {
     /// Fits teachers to a corpus.
@@ -151,7 +151,7 @@ impl Reference {
                 disagreeing(&corpus, |mode| &mode.times),
                 priors,
             )?,
-            subject: Some(Subject::of(&corpus)),
+            subject: Some(Subject::from_corpus(&corpus)),
             measured: profiled(&corpus),
             corpus: Some(corpus),
         })
@@ -181,11 +181,11 @@ impl Reference {
             name,
             grid: grid.clone(),
             teachers: learn(grid, known, 0, priors)?,
-            subject: model.provenance().ok().map(|of| Subject {
-                kind: of.kind,
-                device: of.device.to_owned(),
-                workload: of.workload.to_owned(),
-                minibatch: of.minibatch,
+            subject: model.provenance().ok().map(|provenance| Subject {
+                kind: provenance.kind,
+                device: provenance.device.to_owned(),
+                workload: provenance.workload.to_owned(),
+                minibatch: provenance.minibatch,
             }),
             measured: measured_in(model),
             corpus: None,
@@ -202,7 +202,7 @@ impl Reference {
     pub fn all_teachers(references: &[Self]) -> Vec<Arc<Teachers>> {
         references
             .iter()
-            .map(|of| Arc::clone(&of.teachers))
+            .map(|reference| Arc::clone(&reference.teachers))
             .collect()
     }
 
@@ -243,7 +243,7 @@ impl Reference {
         let all = [used, &profiled(corpus)].concat();
         for reference in references {
             let name = reference.name.clone();
-            if reference.subject == Some(Subject::of(corpus)) {
+            if reference.subject == Some(Subject::from_corpus(corpus)) {
                 return Err(OwnReference::Workload { name });
             }
             let (rows, common) = same_readings(&reference.measured, &all);
@@ -262,7 +262,7 @@ impl Reference {
 
 /// The measured modes that a file states.
 fn measured_in(model: &Model<'_>) -> Vec<Known> {
-    let of = |(id, at): (ModeId, Prediction)| {
+    let known = |(id, at): (ModeId, Prediction)| {
         Some(Known {
             id: usize::from(id.0),
             knobs: model.grid().mode(id)?.knobs(),
@@ -271,15 +271,15 @@ fn measured_in(model: &Model<'_>) -> Vec<Known> {
             is_confirmed: true,
         })
     };
-    model.measured().filter_map(of).collect()
+    model.measured().filter_map(known).collect()
 }
 
 /// The numbers of modes that have one time and one power in both, and of the common modes.
-fn same_readings(all: &[Known], of: &[Known]) -> (usize, usize) {
+fn same_readings(all: &[Known], own: &[Known]) -> (usize, usize) {
     let all: HashMap<[u32; 4], &Known> = all.iter().map(|mode| (mode.knobs, mode)).collect();
-    let of: HashMap<[u32; 4], &Known> = of.iter().map(|mode| (mode.knobs, mode)).collect();
-    let same = |a: f64, b: f64| (a / b).ln().abs() < ROUNDING;
-    let common = of
+    let own: HashMap<[u32; 4], &Known> = own.iter().map(|mode| (mode.knobs, mode)).collect();
+    let same = |a: f64, b: f64| (a / b).ln().abs() < READINGS_ROUNDING;
+    let common = own
         .values()
         .filter_map(|mode| Some((*mode, *all.get(&mode.knobs)?)));
     let is_same = |(a, b): &(&Known, &Known)| {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, disagreeing, profiled};
-use crate::learn::gp::SingularKernel;
+use crate::learn::gp::SingularCovariance;
 use crate::learn::mean::Scales;
 use crate::learn::plan;
 use crate::learn::priors::Priors;
@@ -55,7 +55,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    fn of(self, available: usize) -> usize {
+    fn resolve(self, available: usize) -> usize {
         match self {
             Self::Modes(modes) => modes,
             Self::Percent(percent) => (percent / 100.0 * available as f64) as usize,
@@ -95,9 +95,9 @@ pub enum SplitError {
         "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
     )]
     ModesOutOfRange { asked: usize, available: usize },
-    /// The plan's Gaussian process has a singular kernel.
+    /// The plan's Gaussian process has a singular covariance.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
     /// Every mode is a training mode, so none is left to score.
     #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
     NothingHeldOut { available: usize },
@@ -155,7 +155,7 @@ impl Split {
                 without: disagreeing(corpus, |mode| &mode.times),
             });
         }
-        let asked = amount.of(available);
+        let asked = amount.resolve(available);
         if !(MIN_MODES..=available).contains(&asked) {
             return Err(SplitError::ModesOutOfRange { asked, available });
         }
@@ -163,7 +163,7 @@ impl Split {
         known.shuffle(&mut random);
         let held_out = known.split_off(asked.max(available.div_ceil(2)));
         if sampling == Sampling::Planned {
-            let scales = Scales::of(&corpus.grid);
+            let scales = Scales::from_grid(&corpus.grid);
             let chosen = plan::sequence(&scales, priors, &known, asked, &mut random)?;
             let mut rest: Vec<Option<Known>> = known.into_iter().map(Some).collect();
             known = chosen.iter().filter_map(|&at| rest[at].take()).collect();

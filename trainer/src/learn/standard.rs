@@ -11,7 +11,7 @@ pub struct Standard {
 
 impl Standard {
     /// Mean and standard deviation of at least one value.
-    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub fn from_values(values: impl Iterator<Item = f64> + Clone) -> Self {
         let n = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / n;
         let sd = (values.map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn equal_values_stay_in_their_unit() {
-        let standard = Standard::of([5000_f64.ln(); 37].into_iter());
+        let standard = Standard::from_values([5000_f64.ln(); 37].into_iter());
         assert_eq!(standard.sd, 1.0);
         assert!(standard.apply(5000_f64.ln()).abs() < 1e-12);
     }
@@ -42,9 +42,9 @@ mod tests {
     #[test]
     fn other_values_have_a_spread_of_one() {
         let values = [1.0, 2.0, 4.0, 9.0];
-        let standard = Standard::of(values.into_iter());
+        let standard = Standard::from_values(values.into_iter());
         let applied = values.map(|v| standard.apply(v));
-        let again = Standard::of(applied.into_iter());
+        let again = Standard::from_values(applied.into_iter());
         assert!(again.mean.abs() < 1e-12 && (again.sd - 1.0).abs() < 1e-12);
     }
 }

@@ -22,7 +22,7 @@ pub const SUSPECT_RATIO: f64 = AGREEMENT;
 const DOUBTFUL_DEVIATIONS: f64 = 2.5;
 
 /// Fewest training modes from which one can be judged.
-const LEAST_MODES: usize = 10;
+const LEAST_JUDGED_MODES: usize = 10;
 
 /// A reading that contradicts the others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -39,14 +39,14 @@ pub struct Suspect {
 /// The reading that contradicts the others most; `None` if none does. `measured` are the modes that
 /// `left_out` is of. A reading that a second run confirms is no error, whatever the others say.
 pub fn suspect(measured: &[Known], left_out: &[LeftOut]) -> Option<Suspect> {
-    if left_out.len() < LEAST_MODES {
+    if left_out.len() < LEAST_JUDGED_MODES {
         return None;
     }
     let open = left_out.iter().zip(measured).enumerate();
     let open = open.filter(|(_, (_, mode))| !mode.is_confirmed);
     let all = open.flat_map(|(at, (left_out, _))| {
         Target::ALL.into_iter().filter_map(move |target| {
-            let residual = left_out.of(target)?;
+            let residual = left_out.for_target(target)?;
             let deviations = (residual.log / residual.sd).abs();
             let is_suspect =
                 deviations > SUSPECT_DEVIATIONS && residual.log.abs() > SUSPECT_RATIO.ln();
@@ -90,7 +90,7 @@ pub fn doubtful(measured: &[Known], left_out: &[LeftOut]) -> Vec<Suspect> {
     let each = left_out.iter().zip(measured).enumerate();
     let each = each.flat_map(|(at, (left_out, mode))| {
         Target::ALL.into_iter().filter_map(move |target| {
-            let residual = left_out.of(target)?;
+            let residual = left_out.for_target(target)?;
             let deviations = (residual.log / residual.sd).abs();
             let suspect = Suspect {
                 at,
@@ -109,10 +109,10 @@ mod tests {
     use super::{Known, LeftOut, Residual, Suspect, Target, doubtful};
 
     fn left_out(time: f64, power: f64) -> LeftOut {
-        let of = |log| Residual { log, sd: 0.05 };
+        let residual = |log| Residual { log, sd: 0.05 };
         LeftOut {
-            time: of(time),
-            power: Some(of(power)),
+            time: residual(time),
+            power: Some(residual(power)),
         }
     }
 
@@ -143,7 +143,10 @@ mod tests {
         // Few modes cannot judge one of them, but doubt it.
         assert_eq!(suspect(&all[..9]), None);
         let found = doubtful(&read_once(9), &all[..9]);
-        let found: Vec<_> = found.iter().map(|of| (of.at, of.target)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|suspect| (suspect.at, suspect.target))
+            .collect();
         assert_eq!(found, [(3, Target::Time), (7, Target::Power)]);
         let mut again = read_once(9);
         again[3].is_confirmed = true;

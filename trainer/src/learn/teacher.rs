@@ -17,7 +17,7 @@ use crate::corpus::modes::Known;
 use crate::learn::around::{Around, Statement, States};
 use crate::learn::blend::Blend;
 use crate::learn::expected::{Expected, LeftOut};
-use crate::learn::gp::{Process, SingularKernel};
+use crate::learn::gp::{Process, SingularCovariance};
 use crate::learn::mean::{Place, Scales};
 use crate::learn::mixture::{FOLDS, Mixture, PlacesOfFold};
 use crate::learn::predictions::Target;
@@ -52,7 +52,7 @@ impl Teachers {
         references: &[Arc<Self>],
         blend: &Blend<'_>,
         seed: u64,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let mut teachers = Self::fit_alone(grid, used, references, blend, seed)?;
         teachers.cross_validate(used, blend, seed)?;
         Ok(teachers)
@@ -65,13 +65,17 @@ impl Teachers {
         references: &[Arc<Self>],
         blend: &Blend<'_>,
         seed: u64,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let random = ChaCha8Rng::seed_from_u64(seed);
         Self::learn(grid, used, references, blend, Some(&random))
     }
 
     /// Like [`Teachers::fit`], but uses MAP estimates of the hyperparameters and no reference.
-    pub fn fit_map(grid: &Grid, used: &[Known], priors: &Priors) -> Result<Self, SingularKernel> {
+    pub fn fit_map(
+        grid: &Grid,
+        used: &[Known],
+        priors: &Priors,
+    ) -> Result<Self, SingularCovariance> {
         Self::learn(grid, used, &[], &Blend::any_board(priors), None)
     }
 
@@ -81,10 +85,10 @@ impl Teachers {
         references: &[Arc<Self>],
         blend: &Blend<'_>,
         random: Option<&ChaCha8Rng>,
-    ) -> Result<Self, SingularKernel> {
-        let scales = Scales::of(grid);
-        let training = Training::of(used);
-        let mut around = Around::of(references, &scales, &training.knobs);
+    ) -> Result<Self, SingularCovariance> {
+        let scales = Scales::from_grid(grid);
+        let training = Training::from_modes(used);
+        let mut around = Around::new(references, &scales, &training.knobs);
         training.weigh(&mut around, &scales, blend, |_| true)?;
         let process = |target: Target, places: &[Place]| {
             let learned = around.hyperparameters(target);
@@ -113,7 +117,7 @@ impl Teachers {
     }
 
     /// The teacher of a target; `None` for power if it was not fitted.
-    pub fn of(&self, target: Target) -> Option<&Mixture> {
+    pub fn for_target(&self, target: Target) -> Option<&Mixture> {
         match target {
             Target::Time => Some(&self.time),
             Target::Power => self.power.as_ref(),
@@ -149,12 +153,12 @@ impl Teachers {
         used: &[Known],
         blend: &Blend<'_>,
         seed: u64,
-    ) -> Result<(), SingularKernel> {
+    ) -> Result<(), SingularCovariance> {
         let stacking = Target::ALL.map(|target| {
             let is_transfer = self.around.hyperparameters(target).is_some();
             blend.stacking(is_transfer)
         });
-        let training = Training::of(used);
+        let training = Training::from_modes(used);
         let of_folds = self.places_of_folds(&training, blend)?;
         let modes: Vec<usize> = (0..self.time.places().len()).collect();
         let places = self.time.places().to_vec();
@@ -174,7 +178,9 @@ impl Teachers {
         if let Some(mut power) = self.power.take() {
             let of_fit = power.places().to_vec();
             let of_fold = |fold: usize| {
-                let training = of_folds[fold].as_ref().map(|of| training.with_times(of));
+                let training = of_folds[fold]
+                    .as_ref()
+                    .map(|places_of_fold| training.with_times(places_of_fold));
                 let places = training.as_ref().unwrap_or(&of_fit).iter();
                 let predicted = |(&at, place): (&usize, &Place)| self.before(*place, &time[at]);
                 PlacesOfFold {
@@ -199,9 +205,12 @@ impl Teachers {
         &self,
         training: &Training<'_>,
         blend: &Blend<'_>,
-    ) -> Result<Vec<Option<Vec<Place>>>, SingularKernel> {
+    ) -> Result<Vec<Option<Vec<Place>>>, SingularCovariance> {
         let of_fold = |fold: usize| {
-            if !Target::ALL.iter().any(|of| self.around.are_weighed(*of)) {
+            if !Target::ALL
+                .iter()
+                .any(|target| self.around.are_weighed(*target))
+            {
                 return Ok(None);
             }
             let mut around = self.around.clone();
@@ -224,7 +233,7 @@ impl Teachers {
 
     /// Conditions the teachers on one more measurement, which also weights the processes and the samples
     /// of their hyperparameters anew.
-    pub fn observe(&self, mode: &Known) -> Result<Self, SingularKernel> {
+    pub fn observe(&self, mode: &Known) -> Result<Self, SingularCovariance> {
         let place = self.around.places(&self.scales, &[mode.knobs])[0];
         let mut more = Self {
             time: self.time.observe(place, mode.time_us.ln())?,
@@ -241,14 +250,16 @@ impl Teachers {
     /// another one of the same board may start from.
     pub fn mean_hyperparameters(all: &[Arc<Self>]) -> Hyperparameters {
         Target::ALL.map(|target| {
-            let each = all.iter().filter_map(|of| of.hyperparameters(target));
+            let each = all
+                .iter()
+                .filter_map(|teachers| teachers.hyperparameters(target));
             let each: Vec<Vec<f64>> = each.collect();
-            let of = |at: usize| {
+            let mean = |at: usize| {
                 let sum: f64 = each.iter().map(|theta| theta[at]).sum();
                 sum / each.len() as f64
             };
             let first = each.first()?;
-            Some((0..first.len()).map(of).collect())
+            Some((0..first.len()).map(mean).collect())
         })
     }
 }
@@ -261,26 +272,26 @@ impl States for Teachers {
             .map(|&knobs| scales.elsewhere(knobs, &self.scales))
             .collect();
         let places = self.around.places(&self.scales, &here);
-        let of = |teacher: &Mixture, places: &[Place]| {
+        let statement = |teacher: &Mixture, places: &[Place]| {
             let log = teacher.means(places);
             let pairs = log.iter().zip(teacher.physics(places));
             let unexplained = pairs.map(|(log, physics)| log - physics).collect();
             Statement { log, unexplained }
         };
-        let time = of(&self.time, &places);
+        let time = statement(&self.time, &places);
         let power = self.power.as_ref().map(|teacher| {
             let pairs = places.into_iter().zip(&time.log);
             let with_time = pairs.map(|(place, time)| Place {
                 log_time: time - self.centre,
                 ..place
             });
-            of(teacher, &with_time.collect::<Vec<_>>())
+            statement(teacher, &with_time.collect::<Vec<_>>())
         });
         [Some(time), power].into_iter().flatten().collect()
     }
 
     fn hyperparameters(&self, target: Target) -> Option<Vec<f64>> {
-        self.of(target).and_then(Mixture::hyperparameters)
+        self.for_target(target).and_then(Mixture::hyperparameters)
     }
 }
 
@@ -295,7 +306,7 @@ struct Training<'a> {
 }
 
 impl<'a> Training<'a> {
-    fn of(used: &'a [Known]) -> Self {
+    fn from_modes(used: &'a [Known]) -> Self {
         let used = &used[..used.len().min(MAX_TRAINING_MODES)];
         let times = used.iter().map(|mode| mode.time_us.ln());
         Self {
@@ -316,8 +327,8 @@ impl<'a> Training<'a> {
 
     /// The places of the power's processes for the measured times.
     fn with_times(&self, places: &[Place]) -> Vec<Place> {
-        let of = |&at: &usize| measured(places[at], &self.used[at], self.centre);
-        self.powered.iter().map(of).collect()
+        let with_time = |&at: &usize| measured(places[at], &self.used[at], self.centre);
+        self.powered.iter().map(with_time).collect()
     }
 
     /// Weights references by their evidence on the modes that are kept.
@@ -327,7 +338,7 @@ impl<'a> Training<'a> {
         scales: &Scales,
         blend: &Blend<'_>,
         is_kept: impl Fn(usize) -> bool,
-    ) -> Result<(), SingularKernel> {
+    ) -> Result<(), SingularCovariance> {
         for target in Target::ALL {
             let evidence = |around: &Around<Teachers>| {
                 let places = around.places_of_training(scales, &self.knobs);
@@ -376,7 +387,11 @@ mod tests {
         let blend = Blend::any_board(Priors::shipped());
         let teachers = Teachers::fit(&grid, &used, &[], &blend, 1).expect("regular");
         // The summary of a mixture whose weights do not sum to one would be wider or narrower.
-        let shown: Vec<f64> = teachers.left_out().iter().map(|of| of.time.sd).collect();
+        let shown: Vec<f64> = teachers
+            .left_out()
+            .iter()
+            .map(|left_out| left_out.time.sd)
+            .collect();
         assert!(shown.iter().all(|sd| *sd < 0.5), "{shown:?}");
     }
 }

@@ -66,13 +66,13 @@ impl Bench {
         let workload = Workload::named(workload).expect("shipped");
         let unit = Unit::drawn(unit);
         let corpus = empty_corpus(&board, &workload);
-        let of = |knobs| {
-            let clocks = Clocks::of(&board, knobs);
-            let steady = Steady::of(&board, &unit, &workload, &clocks);
+        let truth_of = |knobs| {
+            let clocks = Clocks::from_knobs(&board, knobs);
+            let steady = Steady::compute(&board, &unit, &workload, &clocks);
             let time_us = 1e6 * steady.step.period * unit.time;
             [time_us, 1e3 * steady.watts.total()]
         };
-        let truth: Vec<[f64; 2]> = all_modes(&corpus.grid).map(of).collect();
+        let truth: Vec<[f64; 2]> = all_modes(&corpus.grid).map(truth_of).collect();
         Self {
             limit_mw: f64::midpoint(truth[0][1], truth[truth.len() - 1][1]),
             board,
@@ -144,7 +144,7 @@ impl Bench {
         let best_us = within
             .map(|id| self.truth[id][0])
             .fold(f64::INFINITY, f64::min);
-        let front = |confidence| Front::<4_096>::of(&model, &model.profiled(), confidence);
+        let front = |confidence| Front::<4_096>::from_model(&model, &model.profiled(), confidence);
         let choose = |confidence| {
             let query = Query {
                 power_limit: Some(Milliwatts(self.limit_mw as u32)),

@@ -83,7 +83,7 @@ pub fn corpus() -> Vec<String> {
 
 /// The corpus of another workload on that board.
 pub fn corpus_of_another() -> Vec<String> {
-    let of = |row: String| {
+    let as_of_another = |row: String| {
         let mut columns: Vec<String> = row.split(',').map(str::to_owned).collect();
         columns[1] = "other".to_owned();
         for (at, factor) in [(6, 1.5), (7, 1.2)] {
@@ -92,7 +92,7 @@ pub fn corpus_of_another() -> Vec<String> {
         }
         columns.join(",")
     };
-    let rows = corpus().into_iter().skip(1).map(of);
+    let rows = corpus().into_iter().skip(1).map(as_of_another);
     std::iter::once(HEADER.to_owned()).chain(rows).collect()
 }
 

@@ -31,11 +31,11 @@ fn five_modes_tell_the_idle_power_of_all_within_8_percent() {
     for name in BOARDS {
         let board = Board::named(name).expect("a board");
         let mut profiler = Profiler::new(&board, Unit::drawn(7), &workload, 1);
-        let of = OfModes::fit(&readings(&board, &mut profiler)).expect("readings");
+        let fitted = OfModes::fit(&readings(&board, &mut profiler)).expect("readings");
         let all = board.all_modes();
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let modes: Vec<[u32; 4]> = all.sample(&mut random, 400).copied().collect();
-        let off = |mode: &[u32; 4]| (of.power_mw(*mode) / profiler.idle(*mode) - 1.0).abs();
+        let off = |mode: &[u32; 4]| (fitted.power_mw(*mode) / profiler.idle(*mode) - 1.0).abs();
         let mut errors: Vec<f64> = modes.iter().map(off).collect();
         errors.sort_by(f64::total_cmp);
         assert!(
@@ -52,7 +52,7 @@ fn simulated(name: &str) -> String {
     let board = Board::named(name).expect("a board");
     let workload = Workload::named("resnet18").expect("a workload");
     let mut profiler = Profiler::new(&board, Unit::NOMINAL, &workload, 1);
-    let modes = Modes::Random(40).of(&board, 1).expect("modes");
+    let modes = Modes::Random(40).select(&board, 1).expect("modes");
     let text = csv(
         &board,
         &Unit::NOMINAL,

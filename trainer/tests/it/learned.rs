@@ -14,9 +14,12 @@ fn modes_asked_with_a_reference_stay_within_the_limit() {
 /// 95 %: it measures.
 #[test]
 fn a_plan_within_a_limit_leads_to_a_good_model_and_choice() {
-    let cases = UNITS
-        .into_iter()
-        .flat_map(|unit| BOARDS.into_iter().zip(WORKLOADS).map(move |of| (unit, of)));
+    let cases = UNITS.into_iter().flat_map(|unit| {
+        BOARDS
+            .into_iter()
+            .zip(WORKLOADS)
+            .map(move |board_and_workload| (unit, board_and_workload))
+    });
     let verdicts: Vec<Verdict> = cases
         .map(|(unit, (board, workload))| {
             let bench = Bench::new(board, workload, unit);
@@ -25,7 +28,7 @@ fn a_plan_within_a_limit_leads_to_a_good_model_and_choice() {
             verdict
         })
         .collect();
-    let mean = |of: fn(&Verdict) -> f64| mean(verdicts.iter().map(of));
+    let mean = |figure: fn(&Verdict) -> f64| mean(verdicts.iter().map(figure));
     let [time, power] = [
         mean(|verdict| verdict.all[0]),
         mean(|verdict| verdict.all[1]),

@@ -65,10 +65,10 @@ fn shipped() -> Corpus {
 fn background_work_slows_a_starved_cpu_as_the_law_says() {
     let modes = profiled(&shipped());
     let time = |cores, mhz: u32| {
-        let of = modes
+        let alike = modes
             .iter()
             .filter(|mode| mode.knobs[..2] == [cores, 1_000 * mhz]);
-        let mut times: Vec<f64> = of.map(|mode| mode.time_us).collect();
+        let mut times: Vec<f64> = alike.map(|mode| mode.time_us).collect();
         times.sort_unstable_by(f64::total_cmp);
         times[times.len() / 2]
     };
@@ -89,13 +89,13 @@ fn the_shipped_corpus_has_the_medians_of_the_measured_one() {
     let shipped = shipped();
     let all = read(&path);
     assert_eq!(shipped.modes.len(), all.modes.len());
-    let of = |corpus: &Corpus| -> Vec<_> {
+    let values_of = |corpus: &Corpus| -> Vec<_> {
         let values = profiled(corpus).into_iter();
         values
             .map(|mode| (mode.id, mode.time_us, mode.power_mw.expect("a power")))
             .collect()
     };
-    for (shipped, all) in of(&shipped).into_iter().zip(of(&all)) {
+    for (shipped, all) in values_of(&shipped).into_iter().zip(values_of(&all)) {
         assert_eq!(shipped.0, all.0);
         for (shipped, all) in [(shipped.1, all.1), (shipped.2, all.2)] {
             assert!((shipped / all - 1.0).abs() < 1e-6, "{shipped}, not {all}");
@@ -145,7 +145,7 @@ fn a_file_knows_what_was_measured() {
     assert!(spreads.clone().all(|spread| spread < 0.05));
     let narrow = spreads.filter(|spread| *spread < 0.015).count();
     assert!(2 * narrow > known.len(), "{narrow} of {}", known.len());
-    let front = Front::<512>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<512>::from_model(&model, &model.profiled(), Confidence::P95);
     for limit in (500..9_000).step_by(250).map(Milliwatts) {
         let query = Query {
             power_limit: Some(limit),

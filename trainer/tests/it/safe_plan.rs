@@ -57,7 +57,7 @@ impl<'a> Bench<'a> {
             corpus: empty_corpus(board, workload),
             others: Vec::new(),
         };
-        let others = Modes::Random(OTHERS).of(board, 1).expect("so many");
+        let others = Modes::Random(OTHERS).select(board, 1).expect("so many");
         bench.others = others
             .into_iter()
             .map(|knobs| bench.measure(knobs))
@@ -80,8 +80,8 @@ impl<'a> Bench<'a> {
 
     /// The true steady power in mW.
     fn power_mw(&self, knobs: [u32; 4]) -> f64 {
-        let clocks = Clocks::of(self.board, knobs);
-        1e3 * Steady::of(self.board, &self.unit, self.workload, &clocks)
+        let clocks = Clocks::from_knobs(self.board, knobs);
+        1e3 * Steady::compute(self.board, &self.unit, self.workload, &clocks)
             .watts
             .total()
     }
@@ -117,7 +117,7 @@ impl<'a> Bench<'a> {
     /// the limit and on those that exceed it.
     fn errors(&self, measured: &[Known], limits: &[f64]) -> Vec<[[f64; 2]; 2]> {
         let predictions = self.fit(measured);
-        let of = |limit: &f64| {
+        let errors_at = |limit: &f64| {
             let fits = |mode: &&Known| mode.power_mw <= Some(*limit);
             let (within, over): (Vec<Known>, Vec<Known>) =
                 self.others.iter().partition(|mode| fits(mode));
@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
                 [errors.time_mape, errors.power_mape].map(|error| error.unwrap_or(0.0))
             })
         };
-        limits.iter().map(of).collect()
+        limits.iter().map(errors_at).collect()
     }
 
     fn fit(&self, used: &[Known]) -> Predictions {

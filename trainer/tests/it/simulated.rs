@@ -23,7 +23,7 @@ fn orin_in(modes: Modes, workload: &str, folder: &Path) -> Corpus {
     let board = Board::named("orin-agx-64").expect("known");
     let workload = Workload::named(workload).expect("shipped");
     let path = folder.join(format!("{}.csv", workload.name));
-    let modes = modes.of(&board, 1).expect("on offer");
+    let modes = modes.select(&board, 1).expect("on offer");
     let mut profiler = Profiler::new(&board, Unit::NOMINAL, &workload, 1);
     let profiles = profiler.profile_all(&modes);
     fs::write(&path, csv(&board, &Unit::NOMINAL, &workload, &profiles)).expect("written");

@@ -18,7 +18,7 @@ pub struct Sized {
 }
 
 impl Sized {
-    pub fn of(board: &str, workload: &str) -> Self {
+    pub fn new(board: &str, workload: &str) -> Self {
         let workload = Workload::named(workload).expect("shipped");
         Self {
             board: Board::named(board).expect("known"),
@@ -54,8 +54,8 @@ impl Sized {
     /// The true time of a sample in ms and power in W.
     pub fn truth(&self, size: u32, knobs: [u32; 4]) -> [f64; 2] {
         let (_, workload) = self.with(size);
-        let clocks = Clocks::of(&self.board, knobs);
-        let steady = Steady::of(&self.board, &Unit::NOMINAL, &workload, &clocks);
+        let clocks = Clocks::from_knobs(&self.board, knobs);
+        let steady = Steady::compute(&self.board, &Unit::NOMINAL, &workload, &clocks);
         [
             1e3 * steady.step.period / f64::from(size),
             steady.watts.total(),

@@ -78,12 +78,15 @@ fn choices(sized: &Sized, folder: &Path) -> Vec<Cost> {
             continue;
         }
         let chosen = chosen.json();
-        let number = |of: &serde_json::Value| of.as_u64().expect("a number") as u32;
+        let number = |value: &serde_json::Value| value.as_u64().expect("a number") as u32;
         let mode =
             ["cores", "cpu_khz", "gpu_khz", "emc_khz"].map(|knob| number(&chosen["mode"][knob]));
         let size = number(&chosen["minibatch"]);
         let [time, power] = sized.truth(size, mode);
-        let of_this = sizes.iter().position(|of| *of == size).expect("a size");
+        let of_this = sizes
+            .iter()
+            .position(|other| *other == size)
+            .expect("a size");
         let over = |a: f64, b: f64| 100.0 * (a / b - 1.0);
         let best_of_drawn = least(&truths, power);
         let of_this = least(&truths[of_this..=of_this], power);
@@ -103,9 +106,9 @@ fn size_and_mode_are_chosen_together() {
     let path = folder.path();
     let mut of_all = [0; 4];
     for (board, workload) in [("xavier-agx", "resnet18"), ("orin-agx-64", "mobilenetv3")] {
-        let costs = choices(&Sized::of(board, workload), path);
-        let sorted = |of: fn(&Cost) -> f64| {
-            let mut all: Vec<f64> = costs.iter().map(of).collect();
+        let costs = choices(&Sized::new(board, workload), path);
+        let sorted = |figure: fn(&Cost) -> f64| {
+            let mut all: Vec<f64> = costs.iter().map(figure).collect();
             all.sort_unstable_by(f64::total_cmp);
             [all[all.len() / 2], all[all.len() - 1]]
         };

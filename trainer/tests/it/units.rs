@@ -52,12 +52,12 @@ fn fit(folder: &Path, files: &str) -> (Value, Vec<(String, f32)>) {
     assert!(bytes.len() <= 1_536, "{} bytes", bytes.len());
     let model = Model::parse(&bytes).expect("a model");
     let fleet = model.fleet().expect("a fleet");
-    let of = |id: UnitId| {
+    let id_and_power = |id: UnitId| {
         let unit = fleet.unit(Some(id), Confidence::P95).expect("supported");
         assert!(unit.is_profiled);
         (id.to_string(), unit.power.exp())
     };
-    (report, fleet.units().map(of).collect())
+    (report, fleet.units().map(id_and_power).collect())
 }
 
 fn doubts(report: &Value) -> Vec<String> {
@@ -80,7 +80,7 @@ fn the_levels_of_units_are_found_in_common_modes_and_in_others() {
     let folder = folder();
     let path = folder.path();
     let mean = |at: usize| {
-        let logs = UNITS.iter().map(|(_, of)| of[at].ln());
+        let logs = UNITS.iter().map(|(_, factors)| factors[at].ln());
         (logs.sum::<f64>() / UNITS.len() as f64).exp()
     };
     let one = {

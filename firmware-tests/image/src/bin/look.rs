@@ -7,24 +7,24 @@
 use core::hint::black_box;
 
 use wattgate_image::{Counter, Semihosting, exit};
-use wattgate_report::{Console, SETTINGS, look};
+use wattgate_report::{Console, SETTINGS, estimate};
 use wattgate_runtime::estimator::Estimator;
 
 /// Called by the reset code.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> ! {
     let mut estimator = Estimator::new(SETTINGS.chips);
-    let mut looks = Counter::new();
-    look(
+    let mut updates = Counter::new();
+    estimate(
         &mut Semihosting,
         &mut estimator,
         |estimator, sample, now| {
-            looks.count(|| estimator.look(black_box(sample), now));
+            updates.count(|| estimator.update(black_box(sample), now));
         },
     );
     let mut console = Semihosting;
     console.text("figures\n");
-    looks.print("instructions a look");
+    updates.print("instructions a look");
     console.field("Estimator, bytes ", size_of::<Estimator>() as u32, "\n");
     exit(true)
 }

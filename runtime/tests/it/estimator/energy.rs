@@ -14,7 +14,7 @@ proptest! {
 
     /// The mean over a span needs no model of the power. Its error is due to rounding of the
     /// readings at both ends, and to a change at the span's start. There the energy is interpolated
-    /// between two looks that are up to [`SPACING_MS`] and a look apart, so that at most a quarter of
+    /// between two samples that are up to [`SPACING_MS`] and a sample apart, so that at most a quarter of
     /// what the change adds between them is on the wrong side.
     #[test]
     fn the_mean_of_a_span_is_exact_up_to_rounding(
@@ -36,7 +36,7 @@ proptest! {
                     let error = (f64::from(mean) - plant.true_mean(span)).abs();
                     let rounding = setup.half_steps();
                     let ends = 2.0 * rounding * setup.time_constant as f64 / span as f64;
-                    let apart = SPACING_MS + setup.looks.1;
+                    let apart = SPACING_MS + setup.intervals.1;
                     let start = 0.25 * 50_000.0 * apart / span as f64;
                     let most = ends + rounding + start;
                     prop_assert!(error <= most, "{error} mW over {span} ms, expected {most}");
@@ -45,7 +45,7 @@ proptest! {
         }
     }
 
-    /// Ten minutes of a load with phases, with late and missing looks and changes of the time
+    /// Ten minutes of a load with phases, with late and missing samples and changes of the time
     /// constant.
     #[test]
     fn the_energy_of_a_long_run_is_exact(setup in setups(), seed in any::<u64>()) {
@@ -56,11 +56,11 @@ proptest! {
             let ms = plant.random.between(100.0, 5_000.0) as u64;
             plant.run(ms);
             if plant.random.unit() < 0.05 {
-                plant.look();
+                plant.update();
                 plant.set_time_constant(if plant.setup.time_constant == 54 { 430 } else { 54 });
             }
         }
-        plant.look();
+        plant.update();
         let drawn = plant.drawn[plant.now as usize];
         let error = plant.estimator.energy_uj() as f64 / drawn - 1.0;
         prop_assert!(error.abs() < 0.003, "{} %", 100.0 * error);
@@ -105,12 +105,12 @@ fn the_energy_of_a_gap_is_that_of_a_constant_power() {
         };
         let mut estimator = Estimator::new([chip; MOST_CHIPS]);
         for now in 0..200 {
-            estimator.look(&Sample::one(Milliwatts(40_000)), Milliseconds(10 * now));
+            estimator.update(&Sample::one(Milliwatts(40_000)), Milliseconds(10 * now));
         }
         let before = estimator.energy_uj();
         let left = (-1_000.0 / time_constant as f64).exp();
         let register = 20_000.0 + 20_000.0 * left;
-        estimator.look(
+        estimator.update(
             &Sample::one(Milliwatts(register.round() as u32)),
             Milliseconds(1_990 + 1_000),
         );

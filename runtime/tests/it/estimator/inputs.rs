@@ -7,7 +7,7 @@ use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
 /// A call of an estimator.
 #[derive(Clone, Debug)]
 enum Event {
-    Look([u32; MOST_CHIPS], u64),
+    Sample([u32; MOST_CHIPS], u64),
     TimeConstant(usize, u64),
     Steps([u32; MOST_CHIPS]),
     Expect(f32),
@@ -22,9 +22,9 @@ fn events() -> impl Strategy<Value = Event> {
     let power =
         prop_oneof![4 => 0..60_000_u32, 1 => any::<u32>(), 1 => Just(0), 1 => Just(u32::MAX)];
     let powers = || prop::array::uniform4(power.clone());
-    let looks = (powers(), times());
+    let samples = (powers(), times());
     prop_oneof![
-        12 => looks.prop_map(|(powers, time)| Event::Look(powers, time)),
+        12 => samples.prop_map(|(powers, time)| Event::Sample(powers, time)),
         1 => (0..6_usize, times()).prop_map(|(chip, time)| Event::TimeConstant(chip, time)),
         1 => powers().prop_map(Event::Steps),
         1 => prop_oneof![any::<f32>(), 0.0_f32..3.0].prop_map(Event::Expect),
@@ -49,9 +49,9 @@ proptest! {
         let mut now = 0_u64;
         for event in events {
             match event {
-                Event::Look(powers, time) => {
+                Event::Sample(powers, time) => {
                     now = if is_absolute { time } else { now.saturating_add(time) };
-                    estimator.look(&Sample::of(powers.map(Milliwatts)), Milliseconds(now));
+                    estimator.update(&Sample::from_chips(powers.map(Milliwatts)), Milliseconds(now));
                 }
                 Event::TimeConstant(chip, time) => {
                     estimator.set_time_constant(chip, Milliseconds(time));
@@ -84,23 +84,23 @@ fn the_mean_begins_anew_when_the_energy_saturates() {
     let mut estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
     let far = u64::MAX / 2;
     for (power, now) in [(10_000_000, 0), (0, 18), (10, far), (10, far + 3)] {
-        estimator.look(&Sample::one(Milliwatts(power)), Milliseconds(now));
+        estimator.update(&Sample::one(Milliwatts(power)), Milliseconds(now));
     }
     assert_eq!(estimator.mean(Milliseconds(430)), None);
-    for look in 1..30 {
-        let now = Milliseconds(far + 20 * look);
-        estimator.look(&Sample::one(Milliwatts(10)), now);
+    for sample in 1..30 {
+        let now = Milliseconds(far + 20 * sample);
+        estimator.update(&Sample::one(Milliwatts(10)), now);
     }
     let mean = estimator.mean(Milliseconds(430)).expect("readings");
     // A step of the readings is 40 mW.
     assert!((mean - 10.0).abs() < 20.0, "{mean}");
 }
 
-/// Feeds a ramp with steps of 40 mW, one look every 20 ms.
-fn ramp(estimator: &mut Estimator, looks: std::ops::Range<u64>) {
-    for look in looks {
-        let shown = Milliwatts(10_000 + 40 * (look as u32 % 50));
-        estimator.look(&Sample::one(shown), Milliseconds(20 * look));
+/// Feeds a ramp with steps of 40 mW, one sample every 20 ms.
+fn ramp(estimator: &mut Estimator, samples: std::ops::Range<u64>) {
+    for sample in samples {
+        let shown = Milliwatts(10_000 + 40 * (sample as u32 % 50));
+        estimator.update(&Sample::one(shown), Milliseconds(20 * sample));
     }
 }
 
@@ -121,7 +121,7 @@ fn set_steps_applies_from_the_next_look_on() {
     }
     assert_eq!(set.estimate(), from_the_start.estimate());
     assert_ne!(set.estimate(), never.estimate());
-    // The estimate stays until the next look.
+    // The estimate stays until the next sample.
     let before = (never.estimate(), never.energy_uj());
     never.set_steps(steps);
     assert_eq!((never.estimate(), never.energy_uj()), before);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `steps` | the present power is unbiased, and follows a step soon; false steps are rare |
 //! | `energy` | energy and the mean over a span are exact up to rounding |
-//! | `inputs` | no input gives a result that is not finite; settings apply from the next look on |
+//! | `inputs` | no input gives a result that is not finite; settings apply from the next sample on |
 
 mod energy;
 mod inputs;

@@ -1,4 +1,4 @@
-//! A board of known power with a low-pass sensor that rounds. Its time constants deviate, and looks
+//! A board of known power with a low-pass sensor that rounds. Its time constants deviate, and samples
 //! are late or missing.
 
 use proptest::prelude::*;
@@ -40,9 +40,9 @@ pub struct Setup {
     pub chips: Vec<Vec<f64>>,
     /// Maximum relative error of the chips' time constants.
     pub clocks: f64,
-    /// Range of the interval between looks in ms.
-    pub looks: (f64, f64),
-    /// Probability that a look is missing.
+    /// Range of the interval between samples in ms.
+    pub intervals: (f64, f64),
+    /// Probability that a sample is missing.
     pub missing: f64,
     /// Standard deviation of the means of 10 ms, as part of the power.
     pub ripple: f64,
@@ -54,7 +54,7 @@ fn agx_orin() -> Setup {
         time_constant: 430,
         chips: vec![vec![240.0, 240.0]],
         clocks: 0.05,
-        looks: (16.0, 34.0),
+        intervals: (16.0, 34.0),
         missing: 0.0,
         ripple: 0.06,
     }
@@ -80,8 +80,8 @@ pub struct Plant {
     rails: Vec<Vec<(f64, f64)>>,
     time_constants: Vec<f64>,
     pub now: u64,
-    next_look: u64,
-    last_look: u64,
+    next_sample: u64,
+    last_sample: u64,
     /// Energy in µJ drawn up to each millisecond.
     pub drawn: Vec<f64>,
 }
@@ -121,8 +121,8 @@ impl Plant {
             rails,
             time_constants: Vec::new(),
             now: 0,
-            next_look: 0,
-            last_look: 0,
+            next_sample: 0,
+            last_sample: 0,
             drawn: vec![0.0],
         };
         plant.set_time_constant(setup.time_constant);
@@ -152,10 +152,10 @@ impl Plant {
                 .map(|((_, register), step)| (register / step).round() * step);
             *shown = Milliwatts(rounded.sum::<f64>().round() as u32);
         }
-        Sample::of(powers)
+        Sample::from_chips(powers)
     }
 
-    /// Advances by a millisecond. Returns whether there was a look.
+    /// Advances by a millisecond. Returns whether there was a sample.
     pub fn pass(&mut self) -> bool {
         self.now += 1;
         if self.now.is_multiple_of(10) {
@@ -169,21 +169,22 @@ impl Plant {
                 *register += (*share * power - *register) * part;
             }
         }
-        if self.now < self.next_look {
+        if self.now < self.next_sample {
             return false;
         }
-        let (least, most) = self.setup.looks;
-        self.next_look = self.now + self.random.between(least, most) as u64;
+        let (least, most) = self.setup.intervals;
+        self.next_sample = self.now + self.random.between(least, most) as u64;
         if self.random.unit() < self.setup.missing {
             return false;
         }
-        self.look();
+        self.update();
         true
     }
 
-    pub fn look(&mut self) {
-        self.last_look = self.now;
-        self.estimator.look(&self.sample(), Milliseconds(self.now));
+    pub fn update(&mut self) {
+        self.last_sample = self.now;
+        self.estimator
+            .update(&self.sample(), Milliseconds(self.now));
     }
 
     pub fn run(&mut self, ms: u64) {
@@ -197,9 +198,9 @@ impl Plant {
         (error, f64::from(estimate.deviation))
     }
 
-    /// The true mean power in mW over the `span` before the last look.
+    /// The true mean power in mW over the `span` before the last sample.
     pub fn true_mean(&self, span: u64) -> f64 {
-        let end = self.last_look as usize;
+        let end = self.last_sample as usize;
         (self.drawn[end] - self.drawn[end - span as usize]) / span as f64
     }
 }
@@ -217,11 +218,11 @@ pub fn setups() -> impl Strategy<Value = Setup> {
         0.0..0.06,
     )
         .prop_map(
-            |(time_constant, chips, clocks, look, missing, ripple)| Setup {
+            |(time_constant, chips, clocks, interval, missing, ripple)| Setup {
                 time_constant,
                 chips,
                 clocks,
-                looks: (look, 1.7 * look),
+                intervals: (interval, 1.7 * interval),
                 missing,
                 ripple,
             },

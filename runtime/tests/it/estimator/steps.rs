@@ -71,7 +71,7 @@ fn a_step_is_estimated_as_soon_as_rounding_allows() {
         let mut plant = Plant::new(&setup, from, seed);
         plant.run(4_000);
         plant.power = from + step;
-        plant.run(allowed + setup.looks.1 as u64);
+        plant.run(allowed + setup.intervals.1 as u64);
         let mut worst = 0.0_f64;
         for _ in 0..500 {
             if plant.pass() {
@@ -151,7 +151,7 @@ struct Jump {
 impl Jump {
     /// Jumps by a part of the power. If the estimator is to expect the jump, `announced` is the
     /// relative error of the expectation.
-    fn of(setup: &Setup, part: f64, announced: Option<f64>) -> Self {
+    fn run(setup: &Setup, part: f64, announced: Option<f64>) -> Self {
         let mut jump = Self {
             times: [60, 100, 150, 200, 300, 500],
             errors: Default::default(),
@@ -163,7 +163,7 @@ impl Jump {
             let mut plant = Plant::new(setup, power, 90_000 + seed);
             plant.run(4_000 + random.between(0.0, 100.0) as u64);
             if let Some(error) = announced {
-                plant.look();
+                plant.update();
                 let expected = 1.0 + part * (1.0 + error * random.normal());
                 plant.estimator.expect_change(expected as f32);
             }
@@ -224,7 +224,7 @@ fn moments(errors: &[(f64, f64)]) -> (f64, f64) {
 fn a_jump_of_a_tenth_is_seen_within_90_ms() {
     for (name, setup) in sensors() {
         for part in [0.1, -0.1] {
-            let jump = Jump::of(&setup, part, None);
+            let jump = Jump::run(&setup, part, None);
             jump.show(&format!("{name}, {:+.0} %", 100.0 * part));
             let [.., at_200, at_300, at_500] = &jump.errors;
             let median = jump.seen[jump.seen.len() / 2];
@@ -242,7 +242,7 @@ fn a_jump_of_a_tenth_is_seen_within_90_ms() {
 fn an_expected_change_is_estimated_within_200_ms() {
     for (name, setup) in sensors() {
         for part in [0.3, -0.2] {
-            let jump = Jump::of(&setup, part, Some(0.3));
+            let jump = Jump::run(&setup, part, Some(0.3));
             jump.show(&format!(
                 "{name}, {:+.0} % as expected ± 30 %",
                 100.0 * part

@@ -344,10 +344,10 @@ fn of_a_long_sleep_only_the_window_counts() {
         }
         governor.status().allowed
     };
-    (0..2_000).for_each(|look| {
-        step(50 * look);
+    (0..2_000).for_each(|number| {
+        step(50 * number);
     });
     let asleep = 3_600_000;
-    let allowed = (0..1_200).map(|look| step(asleep + 50 * look)).last();
+    let allowed = (0..1_200).map(|number| step(asleep + 50 * number)).last();
     assert!(allowed > Some(Milliwatts(15_000)), "{allowed:?}");
 }

@@ -89,7 +89,7 @@ fn a_clock_that_steps_back_is_a_gap_and_the_limit_holds() {
 }
 
 #[test]
-fn a_clock_at_its_maximum_for_one_look_changes_neither_the_energy_nor_the_limit() {
+fn a_clock_at_its_maximum_for_one_sample_changes_neither_the_energy_nor_the_limit() {
     let mut board = Board::new();
     board.run(30_000);
     let (clock, before) = (board.clock, board.governor.status().millijoules);
@@ -242,11 +242,11 @@ fn a_board_slower_than_the_steps_is_waited_for() {
 #[test]
 fn a_first_reading_of_0_is_no_step_of_the_power() {
     let mut estimator = Estimator::new([Chip::L4T; MOST_CHIPS]);
-    estimator.look(&Sample::one(Milliwatts(0)), Milliseconds(1_000));
-    for look in 1..40 {
-        estimator.look(
+    estimator.update(&Sample::one(Milliwatts(0)), Milliseconds(1_000));
+    for number in 1..40 {
+        estimator.update(
             &Sample::one(Milliwatts(20_000)),
-            Milliseconds(1_000 + 25 * look),
+            Milliseconds(1_000 + 25 * number),
         );
         let power = estimator.estimate().expect("a reading").power;
         assert!((18_000.0..22_000.0).contains(&power), "{power} mW");
@@ -299,7 +299,7 @@ fn an_idle_board_below_an_eighth_of_the_prediction_is_not_blind() {
 fn a_window_of_20_ms_holds_with_a_shunt_of_1_khz() {
     let mut board = Board::new();
     let mut settings = Settings {
-        look: Milliseconds(1),
+        sample_interval: Milliseconds(1),
         settling: Milliseconds(2),
         window: Milliseconds(20),
         ..Settings::default()
@@ -369,7 +369,7 @@ fn an_over_current_that_returns_is_derated_for_longer_each_time() {
     assert!((2..=7).contains(&events), "{events} events in half an hour");
 }
 
-/// A clock that never lets a window pass: it steps back at each look, or twice a second, or once a second. Or the
+/// A clock that never lets a window pass: it steps back at each sample, or twice a second, or once a second. Or the
 /// caller is too slow. What the load draws cannot be measured then.
 #[test]
 fn gaps_without_a_measurement_between_them_lead_to_the_least_mode() {
@@ -378,12 +378,12 @@ fn gaps_without_a_measurement_between_them_lead_to_the_least_mode() {
         board.run(30_000);
         board.factor = 1.6;
         let mut over = 0;
-        for look in 1..1_500_u64 {
+        for number in 1..1_500_u64 {
             if let Command::Apply(mode) = board.governor.step(&board.input()) {
                 board.mode = mode;
             }
             board.clock += 20;
-            if look % every == 0 {
+            if number % every == 0 {
                 board.clock = board.clock.saturating_add_signed(step);
             }
             over += u64::from(board.power() > f64::from(LIMIT));
@@ -422,16 +422,16 @@ fn an_idle_board_without_a_load_of_the_gpu_is_probed_seldom() {
     assert!(changes <= 40, "{changes} changes in half an hour");
 }
 
-/// One look in two does not read the mode.
+/// One sample in two does not read the mode.
 #[test]
 fn a_read_back_that_is_missing_now_and_then_costs_nothing() {
     let mut board = Board::new();
     board.run(30_000);
     board.factor = 1.6;
     let mut over_ms = 0;
-    for look in 0..3_000 {
+    for number in 0..3_000 {
         let mut input = board.input();
-        if look % 2 == 0 {
+        if number % 2 == 0 {
             input.mode = ReadBack::Missing;
         }
         if let Command::Apply(mode) = board.governor.step(&input) {
@@ -503,9 +503,9 @@ fn a_mode_that_can_be_set_is_found() {
 fn a_count_of_steps_that_ends_does_not_make_the_board_idle() {
     for last in [0, 500] {
         let mut board = Board::new();
-        for look in 0..500 {
+        for number in 0..500 {
             let mut input = board.input();
-            (input.gpu_load, input.steps) = (None, Some(look.min(last)));
+            (input.gpu_load, input.steps) = (None, Some(number.min(last)));
             if let Command::Apply(mode) = board.governor.step(&input) {
                 board.mode = mode;
             }
@@ -574,9 +574,9 @@ fn after_a_blind_take_over_the_next_watch_releases_the_board() {
 fn a_load_that_is_never_steady_does_not_hide_that_the_limit_cannot_be_held() {
     let mut board = Board::new();
     board.factor = 4.0;
-    for look in 0..1_000 {
+    for number in 0..1_000 {
         let mut input = board.input();
-        input.phase = Some(look / 25 % 2);
+        input.phase = Some(number / 25 % 2);
         if let Command::Apply(mode) = board.governor.step(&input) {
             board.mode = mode;
         }

@@ -36,7 +36,7 @@ fn sample() -> impl Strategy<Value = Option<Sample>> {
     let chips = [power(), power(), power(), power()];
     prop_oneof![
         4 => power().prop_map(|power| Some(Sample::one(Milliwatts(power)))),
-        2 => chips.prop_map(|chips| Some(Sample::of(chips.map(Milliwatts)))),
+        2 => chips.prop_map(|chips| Some(Sample::from_chips(chips.map(Milliwatts)))),
         1 => Just(None),
     ]
 }
@@ -114,11 +114,11 @@ fn settings() -> impl Strategy<Value = Settings> {
     let memory = proptest::option::of(number());
     let times = (1..=100_u64, 1..=1_000_u64, 1..=1_000_u64);
     (chips, 0..=1_u32 << 16, power(), times, memory).prop_map(
-        |(chips, sensor_gain, offset, (look, window, settling), memory)| Settings {
+        |(chips, sensor_gain, offset, (interval, window, settling), memory)| Settings {
             chips,
             sensor_gain,
             sensor_offset: Milliwatts(offset % 40_000),
-            look: Milliseconds(look),
+            sample_interval: Milliseconds(interval),
             window: Milliseconds(window),
             settling: Milliseconds(settling),
             memory: memory.map(Milliseconds),
@@ -271,16 +271,16 @@ fn settings_out_of_range_are_refused() {
         set(&mut settings);
         settings
     };
-    let look = |ms| changed(&|it| it.look = Milliseconds(ms));
+    let interval = |ms| changed(&|it| it.sample_interval = Milliseconds(ms));
     let gain = |gain| changed(&|it| it.sensor_gain = gain);
     let slow = |chip: usize, ms| changed(&|it| it.chips[chip].time_constant = Milliseconds(ms));
     let last = MOST_CHIPS - 1;
     let bad = [
         gain((1 << 16) + 1),
         gain(u32::MAX),
-        look(0),
-        look(101),
-        look(u64::MAX),
+        interval(0),
+        interval(101),
+        interval(u64::MAX),
         slow(0, 60_001),
         slow(last, u64::MAX),
     ];
@@ -294,8 +294,8 @@ fn settings_out_of_range_are_refused() {
     let edges = [
         gain(0),
         gain(1 << 16),
-        look(1),
-        look(100),
+        interval(1),
+        interval(100),
         slow(0, 0),
         slow(last, 60_000),
     ];
@@ -309,7 +309,7 @@ fn a_front_without_power_is_refused() {
     let refused = refusal(Front::<4>::new(), Settings::default());
     assert_eq!(refused, Some(GovernorError::NoPower));
     let time_only = model("../weights/golden/wide-16-time-only.wgt", |model| {
-        Front::<POINTS>::of(model, &model.profiled(), Confidence::P95)
+        Front::<POINTS>::from_model(model, &model.profiled(), Confidence::P95)
     });
     let refused = refusal(time_only, Settings::default());
     assert_eq!(refused, Some(GovernorError::NoPower));
@@ -328,7 +328,7 @@ fn an_empty_front_is_refused() {
 fn a_confidence_beyond_the_guard_band_is_refused() {
     let beyond = Confidence::new(9_999).expect("in range");
     let front = model("../weights/orin-agx-64-resnet18.wgt", |model| {
-        Front::<POINTS>::of(model, &model.profiled(), beyond)
+        Front::<POINTS>::from_model(model, &model.profiled(), beyond)
     });
     let refused = refusal(front, Settings::default());
     assert_eq!(refused, Some(GovernorError::Confidence));

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use wattgate_runtime::ModeId;
-use wattgate_runtime::governor::{Cause, State, UP_EVERY, UPS};
+use wattgate_runtime::governor::{Cause, STEP_UP_REFILL, STEPS_UP, State};
 
 use crate::governor::{
     draws_more_than, ensure, has_at_most_events, has_at_most_one_event, holds_for, is_in, watts,
@@ -87,13 +87,13 @@ fn limits_that_alternate_hold_each_time() {
                 format!("over the limit for {longest} ms at {second} s")
             })?;
         }
-        // A new limit fills the token bucket at most once in UP_EVERY, which also refills one
+        // A new limit fills the token bucket at most once in STEP_UP_REFILL, which also refills one
         // token.
-        let fills = (1 + 60_000 / UP_EVERY.0) as usize;
-        let most = fills * UPS as usize + fills;
-        let ups = plant.most_ups_a_minute();
-        ensure(ups <= most, || {
-            format!("{ups} ups in a minute, expected {most} at most")
+        let fills = (1 + 60_000 / STEP_UP_REFILL.0) as usize;
+        let most = fills * STEPS_UP as usize + fills;
+        let steps_up = plant.most_steps_up_a_minute();
+        ensure(steps_up <= most, || {
+            format!("{steps_up} ups in a minute, expected {most} at most")
         })
     });
 }

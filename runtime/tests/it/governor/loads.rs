@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use wattgate_runtime::governor::{UP_EVERY, UPS};
+use wattgate_runtime::governor::{STEP_UP_REFILL, STEPS_UP};
 use wattgate_runtime::{Milliseconds, ModeId};
 
 use crate::governor::{
@@ -16,7 +16,7 @@ use crate::plant::{
 };
 
 /// Maximum number of steps up in a minute. A lighter load may refill the token bucket once.
-const MOST_UPS: usize = 2 * UPS as usize + (60_000 / UP_EVERY.0) as usize;
+const MOST_STEPS_UP: usize = 2 * STEPS_UP as usize + (60_000 / STEP_UP_REFILL.0) as usize;
 
 /// An activity, with an equal load of the GPU.
 fn followed(activity: f64) -> (f64, Option<u16>) {
@@ -160,8 +160,10 @@ fn square_waves_stay_within_the_limit() {
         let (duty, low) = (between(seed, 3, 0.2, 0.8), between(seed, 4, 0.2, 0.8));
         plant.load = square(period as u64, duty, low);
         plant.run(200_000, watts);
-        let ups = plant.most_ups_a_minute();
-        ensure(ups <= MOST_UPS, || format!("{ups} steps up in a minute"))?;
+        let steps_up = plant.most_steps_up_a_minute();
+        ensure(steps_up <= MOST_STEPS_UP, || {
+            format!("{steps_up} steps up in a minute")
+        })?;
         means_hold(&plant, 0.000_8).map_err(|reason| {
             format!("{period:.0} ms, duty {duty:.2}, low {low:.2}, {watts} mW: {reason}")
         })

@@ -13,7 +13,7 @@ fn every_case_has_its_modes_a_whole_front_and_answers() {
             let model = case.model();
             assert_eq!(model.grid().modes(), grid.modes, "{}", grid.board);
             assert_eq!(model.shape(), *shape);
-            let front = FullFront::of(&model, &Region::all(model.grid()), Confidence::P95);
+            let front = FullFront::from_model(&model, &Region::all(model.grid()), Confidence::P95);
             let points = front.points().len();
             assert!(
                 !front.is_thinned() && points > 1,

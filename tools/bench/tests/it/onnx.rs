@@ -21,10 +21,10 @@ fn evaluate(graph: &Graph<'_>, features: &[f32]) -> Vec<f32> {
             assert_eq!(node.op_type, OpType::Gemm);
             let [weights, biases] = [1, 2].map(|input| initializer(node.input[input]));
             let of_row = |row: &[f32]| -> Vec<f32> {
-                let units = weights.chunks_exact(columns).zip(&biases);
+                let neurons = weights.chunks_exact(columns).zip(&biases);
                 let dot =
                     |weights: &[f32]| weights.iter().zip(row).map(|(a, b)| a * b).sum::<f32>();
-                units.map(|(weights, bias)| dot(weights) + bias).collect()
+                neurons.map(|(weights, bias)| dot(weights) + bias).collect()
             };
             values = values.chunks_exact(columns).flat_map(of_row).collect();
             columns = biases.len();

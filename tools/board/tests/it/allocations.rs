@@ -27,9 +27,9 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Calls `of`. Returns the number of its allocations on this thread, and its result.
-pub fn allocations<T>(of: impl FnOnce() -> T) -> (usize, T) {
+/// Calls `call`. Returns the number of its allocations on this thread, and its result.
+pub fn allocations<T>(call: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATIONS.get();
-    let result = of();
+    let result = call();
     (ALLOCATIONS.get() - before, result)
 }

@@ -59,7 +59,7 @@ fn an_input_rail_gets_both_limits() {
 
 #[test]
 fn an_agx_orin_gets_a_limit_on_the_sum_and_on_the_rest() {
-    // The kernel of R35 has the driver that sets the sum four times too high.
+    // Linux of R35 has the driver that sets the sum four times too high.
     for (name, error) in [("orin-agx-64", 4.0), ("orin-agx-64-jp6", 1.0)] {
         let (mut files, mut board, own) = working(name);
         assert!(!set(&mut board, &mut files, &own, 40));

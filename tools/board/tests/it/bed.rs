@@ -80,7 +80,7 @@ pub fn inject(files: &mut Simulated, faults: &[String]) {
 }
 
 /// A core, or what has a clock.
-pub struct Unit {
+pub struct Actuator {
     /// The folder of the files that set it, or a part of its path.
     pub folder: String,
     /// The number of online cores, or the true clock in kHz, and its lowest value.
@@ -88,34 +88,42 @@ pub struct Unit {
     pub lowest: u32,
 }
 
-/// The units of the board as they truly are; a cluster only while one of its cores is online.
-pub fn units(files: &Simulated) -> Vec<Unit> {
+/// The actuators of the board as they truly are; a cluster only while one of its cores is online.
+pub fn actuators(files: &Simulated) -> Vec<Actuator> {
     let jetson = files.tree.jetson();
-    let of = jetson.board();
-    let unit = |folder: &str, value, lowest| Unit {
+    let board = jetson.board();
+    let actuator = |folder: &str, value, lowest| Actuator {
         folder: folder.to_owned(),
         value,
         lowest,
     };
     let online = &jetson.settings().online;
-    let mut units = Vec::new();
+    let mut actuators = Vec::new();
     for (core, is_online) in online.iter().enumerate() {
         let folder = format!("/sys/devices/system/cpu/cpu{core}");
-        units.push(unit(&folder, u32::from(*is_online), u32::from(core == 0)));
+        actuators.push(actuator(
+            &folder,
+            u32::from(*is_online),
+            u32::from(core == 0),
+        ));
     }
-    for (cluster, cores) in of.clusters.iter().enumerate() {
+    for (cluster, cores) in board.clusters.iter().enumerate() {
         if cores.iter().any(|core| online[*core as usize]) {
             let first = cores.iter().min().expect("a core");
             let folder = format!("/sys/devices/system/cpu/cpufreq/policy{first}");
-            units.push(unit(&folder, jetson.cpu_true_khz(cluster), of.cpu_khz[0]));
+            actuators.push(actuator(
+                &folder,
+                jetson.cpu_true_khz(cluster),
+                board.cpu_khz[0],
+            ));
         }
     }
-    units.push(unit("devfreq", jetson.gpu_true_khz(), of.gpu_khz[0]));
-    units.push(unit("emc", jetson.emc_khz(), of.emc_khz[0]));
-    units
+    actuators.push(actuator("devfreq", jetson.gpu_true_khz(), board.gpu_khz[0]));
+    actuators.push(actuator("emc", jetson.emc_khz(), board.emc_khz[0]));
+    actuators
 }
 
-/// Whether a file is one of a unit's.
+/// Whether a file is one of an actuator's.
 pub fn is_of(path: &str, folder: &str) -> bool {
     match folder.starts_with('/') {
         true => Path::new(path).parent() == Some(Path::new(folder)),
@@ -123,18 +131,18 @@ pub fn is_of(path: &str, folder: &str) -> bool {
     }
 }
 
-/// Whether every unit without a fault is at its lowest.
+/// Whether every actuator without a fault is at its lowest.
 pub fn is_least(files: &Simulated, faults: &[String]) -> bool {
-    let is_faulty = |unit: &Unit| {
+    let is_faulty = |actuator: &Actuator| {
         let mut words = faults.iter().flat_map(|fault| fault.split(' '));
-        words.any(|word| word.starts_with('/') && is_of(word, &unit.folder))
+        words.any(|word| word.starts_with('/') && is_of(word, &actuator.folder))
     };
-    let mut units = units(files).into_iter();
-    units.all(|unit| unit.value == unit.lowest || is_faulty(&unit))
+    let mut actuators = actuators(files).into_iter();
+    actuators.all(|actuator| actuator.value == actuator.lowest || is_faulty(&actuator))
 }
 
 /// Compares the true mean power of 430 ms with a limit. The first two seconds do not count, nor does time in
-/// which all units without a fault are at their lowest: less cannot be reached.
+/// which all actuators without a fault are at their lowest: less cannot be reached.
 #[derive(Debug)]
 pub struct Meter {
     limit_w: f64,

@@ -1,4 +1,4 @@
-//! Control groups of version 1, whose cores the kernel takes when they go offline.
+//! Control groups of version 1, whose cores Linux takes when they go offline.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ const ROOT: &str = "/sys/fs/cgroup/cpuset";
 const BOARD: &str = "orin-agx-64";
 const CORES: u32 = 12;
 
-/// A board with groups. The kernel's part is `hotplug_update_tasks_legacy` and `update_cpumask`.
+/// A board with groups. Linux's part is `hotplug_update_tasks_legacy` and `update_cpumask`.
 struct Grouped {
     board: Simulated,
     /// The cores of each group, by its path below the root.

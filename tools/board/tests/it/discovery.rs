@@ -10,13 +10,13 @@ use wattgate_simulated_board::tree::Errno;
 #[test]
 fn a_board_has_its_identity() {
     for name in boards() {
-        let (files, of) = (booted(name), description(name));
+        let (files, expected) = (booted(name), description(name));
         let board = discover(&files);
         let identity = board.identity();
-        assert_eq!(identity.model, of.model, "{name}");
-        assert_eq!(identity.compatible, of.compatible, "{name}");
-        assert_eq!(identity.soc, of.soc, "{name}");
-        let l4t = of
+        assert_eq!(identity.model, expected.model, "{name}");
+        assert_eq!(identity.compatible, expected.compatible, "{name}");
+        assert_eq!(identity.soc, expected.soc, "{name}");
+        let l4t = expected
             .l4t
             .map(|(release, revision)| format!("{release}.{revision}"));
         assert_eq!(identity.l4t, l4t.unwrap_or_default(), "{name}");
@@ -26,13 +26,13 @@ fn a_board_has_its_identity() {
 #[test]
 fn tables_match_the_board() {
     for name in boards() {
-        let of = description(name);
+        let described = description(name);
         let board = discover(&booted(name));
-        assert_eq!(board.cpu_khz(), of.cpu_khz, "{name}");
-        assert_eq!(board.gpu_khz(), of.gpu_khz, "{name}");
-        assert_eq!(board.emc_khz(), of.emc_khz, "{name}");
+        assert_eq!(board.cpu_khz(), described.cpu_khz, "{name}");
+        assert_eq!(board.gpu_khz(), described.gpu_khz, "{name}");
+        assert_eq!(board.emc_khz(), described.emc_khz, "{name}");
         let order: Vec<u32> = board.core_order().collect();
-        assert_eq!(order, of.core_order, "{name}");
+        assert_eq!(order, described.core_order, "{name}");
     }
 }
 
@@ -72,12 +72,12 @@ fn an_intact_board_misses_only_what_its_kind_lacks() {
     for name in boards() {
         let board = discover(&booted(name));
         let missing: Vec<&str> = board.missing().iter().map(|it| it.what).collect();
-        let of = description(name);
+        let described = description(name);
         let mut expected = Vec::new();
-        if of.l4t.is_none() {
+        if described.l4t.is_none() {
             expected.push("release of L4T");
         }
-        if of.soc != "tegra234" {
+        if described.soc != "tegra234" {
             expected.push("over-current counters");
         }
         assert_eq!(missing, expected, "{name}");
@@ -87,11 +87,11 @@ fn an_intact_board_misses_only_what_its_kind_lacks() {
 #[test]
 fn sensors_are_found_by_label_not_by_device_number() {
     for name in boards() {
-        let of = description(name);
+        let described = description(name);
         for seed in 0..3 {
             let files = seeded(name, seed);
             let board = discover(&files);
-            let rails = of.rails.iter().filter(|rail| rail.total);
+            let rails = described.rails.iter().filter(|rail| rail.total);
             let mut labels: Vec<&str> = rails.map(|rail| rail.label.as_str()).collect();
             let mut found: Vec<&str> = board.rails().collect();
             labels.sort_unstable();
@@ -104,7 +104,7 @@ fn sensors_are_found_by_label_not_by_device_number() {
                 (1000.0 * files.tree.jetson().die_c()).round() as i64
             );
             let counters = board.over_current_events(&files).map(|it| it.is_some());
-            assert_eq!(counters, [of.soc == "tegra234"; 3], "{name}");
+            assert_eq!(counters, [described.soc == "tegra234"; 3], "{name}");
         }
     }
 }
@@ -128,7 +128,7 @@ fn masks_and_the_mode_of_nvpmodel_are_read() {
     }
 }
 
-/// Its clock is free. An offline core has none, and some kernels show no policy of it.
+/// Its clock is free. An offline core has none, and some Linux kernels show no policy of it.
 #[test]
 fn an_online_core_without_a_policy_is_named() {
     let policy = "/sys/devices/system/cpu/cpufreq/policy4";
@@ -202,8 +202,8 @@ fn a_missing_knob_is_named_and_the_rest_works() {
         let named = named.unwrap_or_else(|| panic!("{path}: {:?}", board.missing()));
         assert!(named.path.starts_with(&path), "{named}");
 
-        let of = description("orin-nano-8-super");
-        let axes = of.axes();
+        let described = description("orin-nano-8-super");
+        let axes = described.axes();
         let grid = Grid::new([&axes[0], &axes[1], &axes[2], &axes[3]]).expect("a grid");
         let settable = board.settable(&grid).expect("the rest");
         for (other, values) in Axis::ALL.into_iter().zip(axes) {
@@ -385,8 +385,8 @@ fn same(values: &[u32]) -> Reach {
 #[test]
 fn a_clock_that_the_table_lacks_stands_for_the_next_lower_one() {
     let board = discover(&booted("orin-agx-64-jp6"));
-    let of = description("orin-agx-64");
-    let axes: [&[u32]; 4] = [&[4], &[729_600], &of.gpu_khz, &[2_133_000]];
+    let described = description("orin-agx-64");
+    let axes: [&[u32]; 4] = [&[4], &[729_600], &described.gpu_khz, &[2_133_000]];
     let grid = Grid::new(axes).expect("a grid");
     let settable = board.settable(&grid).expect("some");
     let Reach::Values(stands) = settable.reach(Axis::Gpu) else {

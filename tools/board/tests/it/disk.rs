@@ -21,13 +21,13 @@ const LATER: Duration = Duration::from_millis(200);
 /// A board that has booted with all cores online, on a disk.
 fn on_disk(name: &str) -> (tempfile::TempDir, Mirror) {
     let directory = tempfile::tempdir().expect("a directory");
-    let of = description(name);
-    let all = of
+    let described = description(name);
+    let all = described
         .modes
         .iter()
-        .find(|mode| mode.cores.len() as u32 == of.cores());
+        .find(|mode| mode.cores.len() as u32 == described.cores());
     let id = all.map(|mode| mode.id);
-    let tree = Tree::new(of, Unit::NOMINAL, 1, id).expect("a mode");
+    let tree = Tree::new(described, Unit::NOMINAL, 1, id).expect("a mode");
     let root = directory.path().join("root");
     let mirror = Mirror::create(&root, tree).expect("a tree on the disk");
     (directory, mirror)

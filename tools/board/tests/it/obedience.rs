@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::bed::{EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, is_of, units};
+use crate::bed::{EMC_CAP, EMC_LOCK, EMC_RATE, GPU_MAX, actuators, is_of};
 use crate::common::{Simulated, apply, boards, booted, description, discover, highest, lowest};
 use wattgate_board::{Board, Effective, Files, Reach};
 use wattgate_runtime::grid::{Axis, Grid};
@@ -52,8 +52,8 @@ fn booted_to(name: &str, mode: PowerMode) -> (Simulated, Board) {
 }
 
 fn values(files: &Simulated) -> Vec<(String, u32)> {
-    let units = units(files).into_iter();
-    units.map(|it| (it.folder, it.value)).collect()
+    let actuators = actuators(files).into_iter();
+    actuators.map(|it| (it.folder, it.value)).collect()
 }
 
 #[test]
@@ -74,17 +74,17 @@ fn whatever_a_knob_does_all_others_are_lowered() {
                 let applied = board.apply(&mut files, &least).expect("a mode");
                 assert!(applied.is_set, "{name}: {path} {fault}");
                 files.wait(Duration::from_millis(10));
-                for (unit, value) in values(&files) {
-                    let lowest = obeyed.iter().find(|(it, _)| *it == unit);
+                for (actuator, value) in values(&files) {
+                    let lowest = obeyed.iter().find(|(it, _)| *it == actuator);
                     match lowest {
-                        _ if is_of(path, &unit) => {}
+                        _ if is_of(path, &actuator) => {}
                         Some((_, lowest)) => {
-                            assert_eq!(value, *lowest, "{name}: {unit}, {path} {fault}");
+                            assert_eq!(value, *lowest, "{name}: {actuator}, {path} {fault}");
                         }
                         // The cluster of a core that stays online.
                         None => {
                             let slowest = least.cpu.0;
-                            assert_eq!(value, slowest, "{name}: {unit}, {path} {fault}");
+                            assert_eq!(value, slowest, "{name}: {actuator}, {path} {fault}");
                         }
                     }
                 }
@@ -139,11 +139,21 @@ fn nothing_is_raised_before_all_that_must_be_lowered_is() {
 #[test]
 fn a_knob_that_is_stuck_bounds_its_axis_until_it_obeys_again() {
     let name = "orin-agx-64";
-    let of = description(name);
+    let described = description(name);
     let top = highest(name);
     let cases = [
-        (GPU_MAX, Axis::Gpu, vec![top.gpu.0], of.gpu_khz.clone()),
-        (EMC_RATE, Axis::Emc, vec![top.emc.0], of.emc_khz.clone()),
+        (
+            GPU_MAX,
+            Axis::Gpu,
+            vec![top.gpu.0],
+            described.gpu_khz.clone(),
+        ),
+        (
+            EMC_RATE,
+            Axis::Emc,
+            vec![top.emc.0],
+            described.emc_khz.clone(),
+        ),
         (ONLINE, Axis::Cores, (2..=12).collect(), (1..=12).collect()),
     ];
     for (path, axis, stuck, all) in cases {
@@ -206,11 +216,11 @@ fn a_cluster_that_is_stuck_is_left_alone_while_others_suffice() {
     };
     assert!(board.apply(&mut files, &slow).is_ok_and(|it| !it.is_set));
     let settable = board.settable(&grid(name)).expect("some");
-    let of = |cores, cpu| PowerMode { cores, cpu, ..slow };
-    assert!(settable.can_set(&of(8, slow.cpu)));
-    assert!(!settable.can_set(&of(9, slow.cpu)));
-    assert!(settable.can_set(&of(9, highest(name).cpu)));
-    let eight = of(8, slow.cpu);
+    let mode = |cores, cpu| PowerMode { cores, cpu, ..slow };
+    assert!(settable.can_set(&mode(8, slow.cpu)));
+    assert!(!settable.can_set(&mode(9, slow.cpu)));
+    assert!(settable.can_set(&mode(9, highest(name).cpu)));
+    let eight = mode(8, slow.cpu);
     assert!(board.apply(&mut files, &eight).is_ok_and(|it| it.is_set));
     let online: Vec<bool> = files.tree.jetson().settings().online.clone();
     let expected = [[true; 4], [false; 4], [true; 4]].concat();

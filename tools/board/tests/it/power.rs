@@ -21,7 +21,7 @@ const UPDATE: Duration = Duration::from_millis(430);
 struct Truth(Vec<f64>);
 
 impl Truth {
-    fn of(files: &Simulated) -> Self {
+    fn new(files: &Simulated) -> Self {
         Self(vec![0.0; files.tree.jetson().board().rails.len()])
     }
 
@@ -33,7 +33,7 @@ impl Truth {
             let jetson = files.tree.jetson();
             for (rail, low_pass) in jetson.board().rails.iter().zip(&mut self.0) {
                 let domains = rail.domains.iter();
-                let watts: f64 = domains.map(|&domain| jetson.watts().of(domain)).sum();
+                let watts: f64 = domains.map(|&domain| jetson.watts().get(domain)).sum();
                 *low_pass = 1000.0 * watts + (*low_pass - 1000.0 * watts) * left;
             }
         }
@@ -50,13 +50,13 @@ impl Truth {
 #[test]
 fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
     for name in boards() {
-        let of = description(name);
+        let described = description(name);
         for mode in [lowest(name), highest(name)] {
             let mut files = booted(name);
             let mut board = discover(&files);
             apply(&mut board, &mut files, mode);
             load(&mut files);
-            let mut truth = Truth::of(&files);
+            let mut truth = Truth::new(&files);
             truth.pass(&mut files, 12 * UPDATE);
             for _ in 0..40 {
                 truth.pass(&mut files, Duration::from_millis(87));
@@ -64,7 +64,7 @@ fn power_is_the_low_passed_true_power_within_the_sensor_s_steps() {
                 let power = total(&board.sample(&files).expect("a reading"));
                 // Half a step (20 µV) of the shunt's voltage at the nominal bus voltage, up to
                 // 16 mV of drift of the bus voltage, and half its step of 8 mV.
-                let rails = of.rails.iter().filter(|rail| rail.total);
+                let rails = described.rails.iter().filter(|rail| rail.total);
                 let bound: f64 = rails
                     .map(|rail| {
                         let ma = 20.0 / rail.shunt_mohm.unwrap_or(5.0) + 0.5;
@@ -268,7 +268,7 @@ fn a_failing_sensor_is_an_error_and_never_a_smaller_sum() {
 struct Counted<'a>(&'a Simulated, RefCell<BTreeMap<String, u32>>);
 
 impl<'a> Counted<'a> {
-    fn of(files: &'a Simulated) -> Self {
+    fn new(files: &'a Simulated) -> Self {
         Self(files, RefCell::default())
     }
 
@@ -308,7 +308,7 @@ fn each_sample_reads_all_currents_and_at_most_one_voltage() {
         let files = booted(name);
         let mut board = discover(&files);
         let rails = board.rails().count() as u32;
-        let counted = Counted::of(&files);
+        let counted = Counted::new(&files);
         // The first sample reads all voltages.
         assert!(board.sample(&counted).is_ok());
         assert_eq!(counted.take().values().sum::<u32>(), 2 * rails, "{name}");
@@ -399,17 +399,21 @@ fn a_step_of_the_supply_is_no_step_of_the_power() {
             let mut board = discover(&files);
             assert!(board.set_averaging(&mut files, samples).is_ok());
             load(&mut files);
-            let look = Duration::from_millis(45);
+            let interval = Duration::from_millis(45);
             for _ in 0..100 {
-                files.wait(look);
+                files.wait(interval);
                 assert!(board.sample(&files).is_ok());
             }
             files.tree.control(after).expect("a command");
             for count in 0..40 {
-                files.wait(look);
+                files.wait(interval);
                 let labels: Vec<String> = board.rails().map(str::to_owned).collect();
-                let of = |label: &String| reading(&files, label);
-                let shown: i64 = labels.iter().map(of).map(|[mv, ma]| mv * ma).sum();
+                let millivolts_and_milliamperes = |label: &String| reading(&files, label);
+                let shown: i64 = labels
+                    .iter()
+                    .map(millivolts_and_milliamperes)
+                    .map(|[mv, ma]| mv * ma)
+                    .sum();
                 let sample = total(&board.sample(&files).expect("a sample"));
                 let error = i64::from(sample.0) - shown / 1_000;
                 let steps = board.sensor_steps().map(|step| i64::from(step.0));
@@ -472,7 +476,10 @@ fn a_chip_that_is_not_in_the_total_does_not_shift_the_others() {
     assert_eq!(board.chips(), 1);
     let sample = board.sample(&files).expect("a reading");
     let zero = Milliwatts(0);
-    assert_eq!(sample, Sample::of([Milliwatts(12_000), zero, zero, zero]));
+    assert_eq!(
+        sample,
+        Sample::from_chips([Milliwatts(12_000), zero, zero, zero])
+    );
     assert_eq!(board.time_constants(&files)[0], Milliseconds(54));
     let [first, others @ ..] = board.sensor_steps();
     assert!(first.0 > 0 && others == [zero; 3], "{first}, {others:?}");

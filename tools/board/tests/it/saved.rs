@@ -15,8 +15,8 @@ fn settle(files: &mut Simulated) {
 /// Every board in every mode of nvpmodel.
 fn all_boots() -> impl Iterator<Item = (String, Simulated)> {
     boards().into_iter().flat_map(|name| {
-        let of = description(name);
-        let modes: Vec<_> = of.modes.iter().map(|mode| mode.id).collect();
+        let described = description(name);
+        let modes: Vec<_> = described.modes.iter().map(|mode| mode.id).collect();
         modes.into_iter().map(move |id| {
             let tree = Tree::new(description(name), Unit::NOMINAL, 0, Some(id));
             let files = Simulated::new(tree.expect("a mode"));

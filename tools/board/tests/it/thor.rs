@@ -204,7 +204,10 @@ fn the_total_is_the_input_of_the_whole_board_in_microwatts() {
     assert_eq!(board.chips(), 1);
     let sample = board.sample(&thor).expect("a reading");
     // Rounded up to the next mW.
-    assert_eq!(sample, Sample::of([52_346, 0, 0, 0].map(Milliwatts)));
+    assert_eq!(
+        sample,
+        Sample::from_chips([52_346, 0, 0, 0].map(Milliwatts))
+    );
     thor.put(POWER, "1");
     assert_eq!(board.sample(&thor).map(|it| total(&it)), Ok(Milliwatts(1)));
     thor.put(POWER, "168000000");

@@ -19,17 +19,17 @@ use wattgate_runtime::{Kilohertz, PowerMode};
 /// The recorded changes. Each starts where the one before ends.
 fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {
     let (lowest, highest, middle) = (lowest(name), highest(name), middle(name));
-    let of = description(name);
+    let described = description(name);
     let mut fast_gpu = lowest;
     (fast_gpu.cores, fast_gpu.gpu) = (2, highest.gpu);
     let mut fast_cpu = highest;
     (fast_cpu.gpu, fast_cpu.emc) = (lowest.gpu, lowest.emc);
     let first_cluster = PowerMode {
-        cores: of.clusters[0].len() as u32,
+        cores: described.clusters[0].len() as u32,
         ..highest
     };
     let emc = |at: usize| PowerMode {
-        emc: Kilohertz(of.emc_khz[at]),
+        emc: Kilohertz(described.emc_khz[at]),
         ..middle
     };
     vec![
@@ -45,8 +45,8 @@ fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {
         ("cores up", highest),
         ("all to the middle", middle),
         ("memory down", emc(0)),
-        ("memory up", emc(of.emc_khz.len() - 1)),
-        ("no change", emc(of.emc_khz.len() - 1)),
+        ("memory up", emc(described.emc_khz.len() - 1)),
+        ("no change", emc(described.emc_khz.len() - 1)),
     ]
 }
 
@@ -54,12 +54,12 @@ fn changes(name: &str) -> Vec<(&'static str, PowerMode)> {
 fn assert_runs(files: &mut Simulated, mode: PowerMode) {
     files.wait(Duration::from_millis(10));
     let jetson = files.tree.jetson();
-    let of = jetson.board();
-    let awake = &of.core_order[..mode.cores as usize];
+    let described = jetson.board();
+    let awake = &described.core_order[..mode.cores as usize];
     for (core, online) in (0..).zip(&jetson.settings().online) {
         assert_eq!(*online, awake.contains(&core), "core {core}");
     }
-    for (cluster, cores) in of.clusters.iter().enumerate() {
+    for (cluster, cores) in described.clusters.iter().enumerate() {
         if cores.iter().any(|core| awake.contains(core)) {
             assert_eq!(
                 jetson.cpu_true_khz(cluster),
@@ -261,11 +261,11 @@ fn a_change_that_is_disturbed_once_is_retried() {
 #[test]
 fn a_change_of_any_knob_is_detected() {
     for name in boards() {
-        let of = description(name);
+        let described = description(name);
         let mut files = booted(name);
         let mut board = discover(&files);
         let mode = PowerMode {
-            cores: of.cores() - 1,
+            cores: described.cores() - 1,
             ..middle(name)
         };
         apply(&mut board, &mut files, mode);
@@ -277,11 +277,11 @@ fn a_change_of_any_knob_is_detected() {
             let hertz = |khz: Option<&u32>| 1000 * u64::from(*khz.expect("a table"));
             let other = match path.rsplit('/').next().expect("a file") {
                 "online" | "mrq_rate_locked" => 1 - value.parse::<u64>().expect("a flag"),
-                "scaling_min_freq" => of.cpu_khz[0].into(),
-                "scaling_max_freq" => (*of.cpu_khz.last().expect("a table")).into(),
-                "min_freq" => hertz(of.gpu_khz.first()),
-                "max_freq" => hertz(of.gpu_khz.last()),
-                "rate" => hertz(of.emc_khz.first()),
+                "scaling_min_freq" => described.cpu_khz[0].into(),
+                "scaling_max_freq" => (*described.cpu_khz.last().expect("a table")).into(),
+                "min_freq" => hertz(described.gpu_khz.first()),
+                "max_freq" => hertz(described.gpu_khz.last()),
+                "rate" => hertz(described.emc_khz.first()),
                 file => panic!("{file}"),
             };
             let mut files = Simulated::new(files.tree.clone());
@@ -413,7 +413,7 @@ fn a_request_that_a_cap_hides_is_made_again() {
     assert_eq!(verified, Ok(Effective::AsRequested));
 }
 
-/// The kernel's governors may lower the clocks of a capped mode, and raise them to it.
+/// Linux's governors may lower the clocks of a capped mode, and raise them to it.
 #[test]
 fn capped_clocks_are_free_below_the_mode() {
     for name in boards() {
@@ -425,14 +425,17 @@ fn capped_clocks_are_free_below_the_mode() {
             let verified = board.verify(&files, &mode);
             assert_eq!(verified, Ok(Effective::AsRequested), "{name}: {mode}");
             let settings = files.tree.jetson().settings();
-            let of = description(name);
+            let described = description(name);
             let policy = settings.policies[0];
             assert_eq!(
                 [policy.min_khz, policy.max_khz],
-                [of.cpu_khz[0], mode.cpu.0]
+                [described.cpu_khz[0], mode.cpu.0]
             );
             let gpu = settings.gpu;
-            assert_eq!([gpu.min_khz, gpu.max_khz], [of.gpu_khz[0], mode.gpu.0]);
+            assert_eq!(
+                [gpu.min_khz, gpu.max_khz],
+                [described.gpu_khz[0], mode.gpu.0]
+            );
             assert!(settings.emc.locked, "{name}: {mode}");
         }
         board.set_clocks(Clocks::Pin);

@@ -1,4 +1,4 @@
-//! What clocks that the kernel lowers cost and gain beside pinned ones: the same modes, set both ways on a simulated board.
+//! What clocks that Linux lowers cost and gain beside pinned ones: the same modes, set both ways on a simulated board.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::replay::ReplayError;
 use crate::replay::warmth::Fan;
 
 /// Time in which clocks and temperatures settle in a mode, and over which it is measured.
-const SETTLING: Duration = Duration::from_secs(30);
-const MEASURED: Duration = Duration::from_secs(10);
+const SETTLING_TIME: Duration = Duration::from_secs(30);
+const MEASURED_TIME: Duration = Duration::from_secs(10);
 
 /// A mode with its clocks pinned, and with its clocks as ceilings.
 #[derive(Clone, Debug, Serialize)]
@@ -55,7 +55,7 @@ pub fn capped(board: &Board, workload: &Workload, modes: usize) -> Result<Vec<Ca
         .map(|mode| mode.knobs)
         .collect();
     on_all_cores(&chosen, |mode| {
-        let of = |clocks| -> Result<Figures, JudgeError> {
+        let figures = |clocks| -> Result<Figures, JudgeError> {
             let [power_w, rate] = run(board, Some(workload), *mode, clocks)?;
             let [idle_w, _] = run(board, None, *mode, clocks)?;
             Ok(Figures {
@@ -68,8 +68,8 @@ pub fn capped(board: &Board, workload: &Workload, modes: usize) -> Result<Vec<Ca
             board: board.name.clone(),
             workload: workload.name.clone(),
             mode: *mode,
-            pinned: of(Clocks::Pin)?,
-            capped: of(Clocks::Cap)?,
+            pinned: figures(Clocks::Pin)?,
+            capped: figures(Clocks::Cap)?,
         })
     })
 }
@@ -91,13 +91,13 @@ fn run(
     discovered.set_clocks(clocks);
     let set = discovered.apply(&mut files, &PowerMode::from_knobs(mode));
     set.map_err(|why| ReplayError::Holder(std::io::Error::other(why)))?;
-    files.until(files.now() + SETTLING);
+    files.until(files.now() + SETTLING_TIME);
     let seen = |files: &mut RecordedTree| {
         let jetson = files.tree().jetson();
         [jetson.energy_j(), jetson.minibatches()]
     };
     let before = seen(&mut files);
-    files.until(files.now() + MEASURED);
+    files.until(files.now() + MEASURED_TIME);
     let after = seen(&mut files);
-    Ok([0, 1].map(|of| (after[of] - before[of]) / MEASURED.as_secs_f64()))
+    Ok([0, 1].map(|quantity| (after[quantity] - before[quantity]) / MEASURED_TIME.as_secs_f64()))
 }

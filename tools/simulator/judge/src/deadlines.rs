@@ -37,8 +37,8 @@ use crate::replay::ReplayError;
 use crate::replay::warmth::Fan;
 
 /// How long a deadline of a step is pursued before it is judged, and judged.
-const SETTLING: Duration = Duration::from_secs(120);
-const JUDGED: Duration = Duration::from_secs(300);
+const PURSUIT_TIME: Duration = Duration::from_secs(120);
+const JUDGED_TIME: Duration = Duration::from_secs(300);
 
 /// The time of all steps, in minutes.
 const WORK_MIN: [u64; 3] = [5, 10, 20];
@@ -192,9 +192,9 @@ fn case(weights: &Path, workload: &Workload, seed: u64) -> Result<Case, JudgeErr
             }
         }
         By::Step(_) => {
-            running.run(|passed, _| passed >= SETTLING.as_secs_f64(), work_s);
+            running.run(|passed, _| passed >= PURSUIT_TIME.as_secs_f64(), work_s);
             running.restart();
-            running.run(|passed, _| passed >= JUDGED.as_secs_f64(), work_s);
+            running.run(|passed, _| passed >= JUDGED_TIME.as_secs_f64(), work_s);
             let used = running.passed_s / running.steps / step_s;
             match objective {
                 Objective::Power => (used, running.mean_w(), None),
@@ -318,7 +318,7 @@ fn course(
 fn predicted_j(model: &Path, limit_w: f64, wanted: Wanted) -> Result<f64, JudgeError> {
     let bytes = fs::read(model).map_err(other)?;
     let model = Model::parse(&bytes).map_err(other)?;
-    let front = Front::<256>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<256>::from_model(&model, &model.profiled(), Confidence::P95);
     let least = front.points().first().map_or(Milliwatts(0), |it| it.power);
     let idle = wanted.idle(model.idle().map_err(other)?, least);
     let aim = Aim {
@@ -389,7 +389,7 @@ impl<'a> Running<'a> {
     fn run(&mut self, is_end: impl Fn(f64, f64) -> bool, longest_s: f64) {
         while !is_end(self.passed_s, self.steps) && self.passed_s < longest_s {
             let start = self.daemon.files().now();
-            let next = self.daemon.look(&BoardClock(start), &mut |_| {});
+            let next = self.daemon.step(&BoardClock(start), &mut |_| {});
             let next = Duration::from_millis(next.0).max(start + Duration::from_millis(1));
             let (_, mode) = self.daemon.status();
             let truth = self.subject.truth(mode.knobs());

@@ -34,7 +34,7 @@ const OF_SPREAD: u64 = 200;
 const FIRST_OF_SPREAD: u64 = 1_000_000;
 
 /// How long `once --measure` measures, and a date.
-const MEASURED: Duration = Duration::from_secs(10);
+const ONCE_MEASURED_TIME: Duration = Duration::from_secs(10);
 const NOW: UtcSeconds = UtcSeconds(1_800_000_000);
 
 /// Units of a board with a workload.
@@ -106,14 +106,14 @@ pub fn as_published(
     });
     let chosen: Vec<&TrueMode> = chosen.flatten().collect();
     // The logarithms of a unit's powers in these modes, then that of its times.
-    let of = |seed: u64| {
+    let logs_of_unit = |seed: u64| {
         let unit = Unit::drawn(FIRST_OF_SPREAD + seed);
         let subject = Subject::new(board, workload, unit, boot(board), Fan::Full)?;
         let log =
             |mode: &&TrueMode| (subject.settled_w(&subject.truth(mode.knobs)) / mode.watts).ln();
         Ok(chosen.iter().map(log).chain([unit.time.ln()]).collect())
     };
-    let drawn = (0..OF_SPREAD).map(of);
+    let drawn = (0..OF_SPREAD).map(logs_of_unit);
     let drawn = drawn.collect::<Result<Vec<Vec<f64>>, JudgeError>>()?;
     let sd = |at: usize| {
         let mean = drawn.iter().map(|logs| logs[at]).sum::<f64>() / drawn.len() as f64;
@@ -166,10 +166,10 @@ impl<'a> Fleet<'a> {
 
     /// The figures of a choice with a model.
     pub fn figures(&self, model: &Path, choice: Choice) -> Result<FleetFigures, JudgeError> {
-        let of = |member: &Member<'a>| member.outcomes(model, &self.limits_mw, choice);
-        let outcomes: Vec<Vec<Outcome>> = on_all_cores(&self.members, of)?;
+        let judged = |member: &Member<'a>| member.outcomes(model, &self.limits_mw, choice);
+        let outcomes: Vec<Vec<Outcome>> = on_all_cores(&self.members, judged)?;
         let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
-        Ok(FleetFigures::of(&outcomes))
+        Ok(FleetFigures::from_outcomes(&outcomes))
     }
 }
 
@@ -247,7 +247,7 @@ fn choice(setup: &Setup) -> PowerMode {
 fn measured((setup, files): (Setup, RecordedTree)) -> PowerMode {
     let (config, mut choices) = (setup.config.clone(), setup.choices.clone());
     let first = choice(&setup);
-    let control = held((setup, files), MEASURED);
+    let control = held((setup, files), ONCE_MEASURED_TIME);
     let lesson = control.lesson(SHORT_TIME, NOW);
     let (board, _) = control.release();
     let Ok(lesson) = lesson else {
@@ -291,7 +291,7 @@ pub(crate) fn unbeaten(subject: &Subject<'_>) -> Result<Vec<TrueMode>, JudgeErro
 }
 
 impl FleetFigures {
-    fn of(outcomes: &[Outcome]) -> Self {
+    fn from_outcomes(outcomes: &[Outcome]) -> Self {
         let over: Vec<f64> = outcomes
             .iter()
             .map(|it| 100.0 * it.excess)
@@ -309,7 +309,7 @@ impl FleetFigures {
     /// The mean of several figures; the worst is the worst of all.
     pub fn mean(all: &[Self]) -> Self {
         let n = all.len().max(1) as f64;
-        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / n;
+        let mean = |figure: fn(&Self) -> f64| all.iter().map(figure).sum::<f64>() / n;
         Self {
             over_pct: mean(|it| it.over_pct),
             mean_excess_pct: mean(|it| it.mean_excess_pct),

@@ -50,7 +50,7 @@ pub enum Incident {
     /// time since boot passes. SC7 keeps the power mode (`jetson-platform.md`, section 8). The
     /// simulated board idles meanwhile, and its sensor keeps sampling.
     Suspend(u64),
-    /// SIGKILL. The daemon's unit sets the safe mode within a second and restarts the daemon a
+    /// SIGKILL. The daemon's systemd unit sets the safe mode within a second and restarts the daemon a
     /// second later. At its end the daemon restores the settings from before its first start.
     Kill,
     /// The holder is asked to take another model, whose file is defective.

@@ -104,7 +104,7 @@ impl RecordedTree {
     }
 }
 
-/// The error that the kernel's number means.
+/// The error that Linux's number means.
 fn refused(errno: Errno) -> io::Error {
     match errno {
         Errno::Enoent => io::ErrorKind::NotFound.into(),

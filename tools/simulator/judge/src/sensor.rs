@@ -17,17 +17,17 @@ pub struct Sensor {
 }
 
 /// L4T's setting, and a faster one that shows a step soon.
-pub const SENSORS: [Sensor; 2] = [Sensor::L4T, Sensor::of(Sampling::of_samples(64))];
+pub const SENSORS: [Sensor; 2] = [Sensor::L4T, Sensor::from_sampling(Sampling::of_samples(64))];
 
 impl Sensor {
     /// L4T's setting.
-    pub const L4T: Self = Self::of(Sampling::L4T);
+    pub const L4T: Self = Self::from_sampling(Sampling::L4T);
 
     /// L4T's setting with another number of samples.
     pub fn with_samples(samples: u32) -> Self {
         Self {
             samples,
-            ..Self::of(Sampling::L4T.with_samples(samples.into()))
+            ..Self::from_sampling(Sampling::L4T.with_samples(samples.into()))
         }
     }
 
@@ -53,7 +53,7 @@ impl Sensor {
         Ok(!chips.is_empty())
     }
 
-    const fn of(sampling: Sampling) -> Self {
+    const fn from_sampling(sampling: Sampling) -> Self {
         Self {
             samples: sampling.samples,
             time_constant: Duration::from_millis(sampling.time_constant_ms() as u64),

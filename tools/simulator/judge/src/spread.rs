@@ -24,7 +24,7 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of values with their seeds, or none without values.
-    pub fn of(values: impl Iterator<Item = (u64, f64)>, worst: Worst) -> Option<Self> {
+    pub fn from_values(values: impl Iterator<Item = (u64, f64)>, worst: Worst) -> Option<Self> {
         let sign = match worst {
             Worst::Highest => 1.0,
             Worst::Lowest => -1.0,

@@ -78,8 +78,8 @@ impl Kind {
                 Height,
                 Width,
                 OutChannels,
-                KernelHeight,
-                KernelWidth,
+                WindowHeight,
+                WindowWidth,
                 StrideHeight,
                 StrideWidth,
                 PaddingHeight,
@@ -95,8 +95,8 @@ impl Kind {
                 Channels,
                 Height,
                 Width,
-                KernelHeight,
-                KernelWidth,
+                WindowHeight,
+                WindowWidth,
                 StrideHeight,
                 StrideWidth,
                 PaddingHeight,
@@ -136,7 +136,7 @@ impl Shape {
 /// A window that slides over an image; each pair is height, then width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    pub kernel: [u32; 2],
+    pub size: [u32; 2],
     pub stride: [u32; 2],
     /// Zeros on each side of the image.
     pub padding: [u32; 2],
@@ -146,21 +146,21 @@ pub struct Window {
 impl Window {
     /// Number of elements that the window covers.
     pub fn elements(self) -> u64 {
-        u64::from(self.kernel[0]) * u64::from(self.kernel[1])
+        u64::from(self.size[0]) * u64::from(self.size[1])
     }
 
     /// Height and width of the output of an image; `None` if the window does not fit.
     fn over(self, image: [u32; 2]) -> Option<[u32; 2]> {
         let one = |at: usize| {
-            let [kernel, stride, padding, dilation, length] = [
-                self.kernel[at],
+            let [size, stride, padding, dilation, length] = [
+                self.size[at],
                 self.stride[at],
                 self.padding[at],
                 self.dilation[at],
                 image[at],
             ]
             .map(u64::from);
-            let spans = dilation * (kernel - 1) + 1;
+            let spans = dilation * (size - 1) + 1;
             let left = (length + 2 * padding).checked_sub(spans)?;
             u32::try_from(left / stride + 1).ok()
         };
@@ -313,18 +313,23 @@ impl Call {
         }
     }
 
-    /// Makes a call from the values of its parameters. `of` is `None` for a parameter without a value.
-    pub fn of(kind: Kind, of: impl Fn(Parameter) -> Option<u32>) -> Result<Self, CallError> {
+    /// Makes a call from the values of its parameters. `value` is `None` for a parameter without a value.
+    pub fn from_parameters(
+        kind: Kind,
+        value: impl Fn(Parameter) -> Option<u32>,
+    ) -> Result<Self, CallError> {
         let parameters = kind.parameters();
         for parameter in Parameter::ALL {
-            match (parameters.contains(&parameter), of(parameter)) {
+            match (parameters.contains(&parameter), value(parameter)) {
                 (true, None) => return Err(CallError::Missing { kind, parameter }),
                 (false, Some(_)) => return Err(CallError::NotTaken { kind, parameter }),
                 _ => {}
             }
         }
         // Each parameter that the kind takes has a value.
-        Self::new(Operation::of(kind, |parameter| of(parameter).unwrap_or(0)))
+        Self::new(Operation::from_parameters(kind, |parameter| {
+            value(parameter).unwrap_or(0)
+        }))
     }
 
     /// What the kernel does.

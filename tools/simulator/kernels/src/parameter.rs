@@ -10,8 +10,8 @@ pub enum Parameter {
     Height,
     Width,
     OutChannels,
-    KernelHeight,
-    KernelWidth,
+    WindowHeight,
+    WindowWidth,
     StrideHeight,
     StrideWidth,
     PaddingHeight,
@@ -35,8 +35,8 @@ impl Parameter {
         Self::Height,
         Self::Width,
         Self::OutChannels,
-        Self::KernelHeight,
-        Self::KernelWidth,
+        Self::WindowHeight,
+        Self::WindowWidth,
         Self::StrideHeight,
         Self::StrideWidth,
         Self::PaddingHeight,
@@ -60,8 +60,8 @@ impl Parameter {
             Self::Height => "height",
             Self::Width => "width",
             Self::OutChannels => "out_channels",
-            Self::KernelHeight => "kernel_h",
-            Self::KernelWidth => "kernel_w",
+            Self::WindowHeight => "kernel_h",
+            Self::WindowWidth => "kernel_w",
             Self::StrideHeight => "stride_h",
             Self::StrideWidth => "stride_w",
             Self::PaddingHeight => "padding_h",
@@ -100,33 +100,33 @@ impl Operation {
     }
 
     /// An operation from the values of its parameters.
-    pub(crate) fn of(kind: Kind, of: impl Fn(Parameter) -> u32) -> Self {
+    pub(crate) fn from_parameters(kind: Kind, value: impl Fn(Parameter) -> u32) -> Self {
         use Parameter::*;
         let shape = || Shape {
-            batch: of(Batch),
-            channels: of(Channels),
-            height: of(Height),
-            width: of(Width),
+            batch: value(Batch),
+            channels: value(Channels),
+            height: value(Height),
+            width: value(Width),
         };
         let window = || Window {
-            kernel: [of(KernelHeight), of(KernelWidth)],
-            stride: [of(StrideHeight), of(StrideWidth)],
-            padding: [of(PaddingHeight), of(PaddingWidth)],
-            dilation: [of(DilationHeight), of(DilationWidth)],
+            size: [value(WindowHeight), value(WindowWidth)],
+            stride: [value(StrideHeight), value(StrideWidth)],
+            padding: [value(PaddingHeight), value(PaddingWidth)],
+            dilation: [value(DilationHeight), value(DilationWidth)],
         };
         match kind {
             Kind::Conv2d => Self::Conv2d {
                 input: shape(),
-                out_channels: of(OutChannels),
+                out_channels: value(OutChannels),
                 window: window(),
-                groups: of(Groups),
+                groups: value(Groups),
             },
             Kind::BatchNorm2d => Self::BatchNorm2d(shape()),
             Kind::MatMul => Self::MatMul {
-                batch: of(Batch),
-                rows: of(Rows),
-                inner: of(Inner),
-                columns: of(Columns),
+                batch: value(Batch),
+                rows: value(Rows),
+                inner: value(Inner),
+                columns: value(Columns),
             },
             Kind::Relu => Self::Relu(shape()),
             Kind::MaxPool2d => Self::MaxPool2d {
@@ -135,12 +135,12 @@ impl Operation {
             },
             Kind::AdaptiveAvgPool2d => Self::AdaptiveAvgPool2d {
                 input: shape(),
-                out: [of(OutHeight), of(OutWidth)],
+                out: [value(OutHeight), value(OutWidth)],
             },
             Kind::Add => Self::Add(shape()),
             Kind::Cat => Self::Cat {
                 output: shape(),
-                inputs: of(Inputs),
+                inputs: value(Inputs),
             },
         }
     }
@@ -178,8 +178,8 @@ impl Operation {
             (Channels, _) => Some(shape?.channels),
             (Height, _) => Some(shape?.height),
             (Width, _) => Some(shape?.width),
-            (KernelHeight, _) => Some(window?.kernel[0]),
-            (KernelWidth, _) => Some(window?.kernel[1]),
+            (WindowHeight, _) => Some(window?.size[0]),
+            (WindowWidth, _) => Some(window?.size[1]),
             (StrideHeight, _) => Some(window?.stride[0]),
             (StrideWidth, _) => Some(window?.stride[1]),
             (PaddingHeight, _) => Some(window?.padding[0]),

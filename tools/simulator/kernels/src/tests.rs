@@ -9,9 +9,9 @@ fn image(batch: u32, channels: u32, side: u32) -> Shape {
     }
 }
 
-fn window(kernel: u32, stride: u32, padding: u32) -> Window {
+fn window(size: u32, stride: u32, padding: u32) -> Window {
     Window {
-        kernel: [kernel; 2],
+        size: [size; 2],
         stride: [stride; 2],
         padding: [padding; 2],
         dilation: [1; 2],
@@ -30,7 +30,7 @@ fn conv(input: Shape, out_channels: u32, window: Window, groups: u32) -> Result<
 fn one_of_each_kind() -> [Call; 8] {
     let shape = image(2, 8, 14);
     let window = Window {
-        kernel: [3, 5],
+        size: [3, 5],
         stride: [2, 1],
         padding: [1, 2],
         dilation: [2, 1],
@@ -98,7 +98,10 @@ fn every_kind_has_its_parameters_and_is_made_of_them_again() {
                 "{kind:?} {parameter:?}"
             );
         }
-        assert_eq!(Call::of(kind, |parameter| call.value(parameter)), Ok(call));
+        assert_eq!(
+            Call::from_parameters(kind, |parameter| call.value(parameter)),
+            Ok(call)
+        );
     }
     let of_pytorch = [
         "Conv2d",
@@ -123,7 +126,7 @@ fn a_parameter_that_lacks_is_of_another_kernel_or_zero_is_refused() {
         let kind = call.kind();
         for parameter in Parameter::ALL {
             let other_than = |value| {
-                Call::of(kind, |asked| match asked == parameter {
+                Call::from_parameters(kind, |asked| match asked == parameter {
                     true => value,
                     false => call.value(asked),
                 })
@@ -168,7 +171,7 @@ fn a_window_that_does_not_fit_and_groups_with_a_rest_are_refused() {
 #[test]
 fn numbers_of_any_size_are_refused_without_an_overflow() {
     for call in one_of_each_kind() {
-        let huge = Call::of(call.kind(), |parameter| {
+        let huge = Call::from_parameters(call.kind(), |parameter| {
             call.value(parameter).map(|_| u32::MAX)
         });
         assert!(huge.is_err(), "{:?}", call.kind());

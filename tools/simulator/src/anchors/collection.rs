@@ -58,7 +58,12 @@ impl Anchors<'_> {
 
 /// A workload in steady state on the nominal unit.
 pub fn steady(board: &Board, workload: &Workload, knobs: [u32; 4]) -> Steady {
-    Steady::of(board, &Unit::NOMINAL, workload, &Clocks::of(board, knobs))
+    Steady::compute(
+        board,
+        &Unit::NOMINAL,
+        workload,
+        &Clocks::from_knobs(board, knobs),
+    )
 }
 
 /// The time of an epoch in s.

@@ -54,13 +54,14 @@ fn change(from: f64, to: f64) -> f64 {
 pub fn workers_and_storage(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
     let [ssd, hdd, sd] = STORAGES;
     let mobilenet = Subject::new(anchors, "mobilenetv3")?;
-    let of = |workers, storage, epoch| mobilenet.epoch(Setting(workers, storage, epoch));
+    let measured_epoch =
+        |workers, storage, epoch| mobilenet.epoch(Setting(workers, storage, epoch));
     let what = |text: &str| format!("{XAVIER} MAXN, mobilenetv3, {text}");
     let [alone, stalled] = [Bound::Percent(10.0), Bound::Percent(25.0)];
     let effect = Bound::Percent(15.0);
 
     for (storage, published) in [(ssd, 306.0), (sd, 485.0), (hdd, 741.0)] {
-        let [stall, ..] = of(0, storage, Epoch::First)?;
+        let [stall, ..] = measured_epoch(0, storage, Epoch::First)?;
         anchors.add(
             what(&format!(
                 "{}, no workers, first epoch: stalls",
@@ -73,9 +74,9 @@ pub fn workers_and_storage(anchors: &mut Anchors<'_>) -> Result<(), AnchorError>
             alone,
         );
     }
-    let [from, ..] = of(0, ssd, Epoch::First)?;
+    let [from, ..] = measured_epoch(0, ssd, Epoch::First)?;
     for (storage, published) in [(sd, 485.0), (hdd, 741.0)] {
-        let [to, ..] = of(0, storage, Epoch::First)?;
+        let [to, ..] = measured_epoch(0, storage, Epoch::First)?;
         anchors.add(
             what(&format!(
                 "ssd→{}, no workers, first epoch: stalls",
@@ -88,7 +89,7 @@ pub fn workers_and_storage(anchors: &mut Anchors<'_>) -> Result<(), AnchorError>
             effect,
         );
     }
-    let [first, ..] = of(4, hdd, Epoch::First)?;
+    let [first, ..] = measured_epoch(4, hdd, Epoch::First)?;
     anchors.add(
         what("hdd, 4 workers, first epoch: stalls"),
         CHARACTERIZING,
@@ -104,7 +105,7 @@ pub fn workers_and_storage(anchors: &mut Anchors<'_>) -> Result<(), AnchorError>
         [49.91, first],
         stalled,
     );
-    let [later, ..] = of(4, hdd, Epoch::Later)?;
+    let [later, ..] = measured_epoch(4, hdd, Epoch::Later)?;
     anchors.test(
         what("hdd, 4 workers, first→later epochs: stalls"),
         CHARACTERIZING,
@@ -113,7 +114,7 @@ pub fn workers_and_storage(anchors: &mut Anchors<'_>) -> Result<(), AnchorError>
         effect,
     );
     for (storage, published) in [(ssd, 13.0), (sd, 13.1), (hdd, 12.9)] {
-        let [stall, ..] = of(4, storage, Epoch::Later)?;
+        let [stall, ..] = measured_epoch(4, storage, Epoch::Later)?;
         anchors.test(
             what(&format!(
                 "{}, 4 workers, later epochs: stalls",
@@ -125,8 +126,8 @@ pub fn workers_and_storage(anchors: &mut Anchors<'_>) -> Result<(), AnchorError>
             stalled,
         );
     }
-    let [_, on_ssd, _] = of(4, ssd, Epoch::Later)?;
-    let [_, on_hdd, _] = of(4, hdd, Epoch::Later)?;
+    let [_, on_ssd, _] = measured_epoch(4, ssd, Epoch::Later)?;
+    let [_, on_hdd, _] = measured_epoch(4, hdd, Epoch::Later)?;
     anchors.test(
         what("ssd→hdd, 4 workers, later epochs: epoch"),
         CHARACTERIZING,
@@ -162,9 +163,9 @@ fn pipelining(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         (mobilenet, 0, 4, 2, -20.1, Bound::Percent(15.0)),
     ] {
         let subject = Subject::new(anchors, name)?;
-        let of = |workers| Ok(subject.epoch(Setting(workers, hdd, Epoch::Later))?[at]);
-        let of = |workers| -> Result<f64, AnchorError> { of(workers) };
-        let simulated = change(of(from)?, of(to)?);
+        let quantity = |workers| Ok(subject.epoch(Setting(workers, hdd, Epoch::Later))?[at]);
+        let quantity = |workers| -> Result<f64, AnchorError> { quantity(workers) };
+        let simulated = change(quantity(from)?, quantity(to)?);
         anchors.test(
             format!(
                 "{XAVIER} MAXN, {name}, workers {from}→{to}: {}",

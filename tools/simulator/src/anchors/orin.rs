@@ -70,10 +70,10 @@ pub fn grid(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         power(lowest),
         Bound::Percent(25.0),
     );
-    let range = |of: &dyn Fn(&Steady) -> f64| {
+    let range = |figure: &dyn Fn(&Steady) -> f64| {
         let (least, most) = all
             .iter()
-            .map(of)
+            .map(figure)
             .fold((f64::MAX, 0.0), |(a, b): (f64, f64), v| {
                 (a.min(v), b.max(v))
             });

@@ -57,7 +57,7 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
             "a user's tegrastats",
             "W",
             watts,
-            rail.domains.iter().map(|&domain| idle_w.of(domain)).sum(),
+            rail.domains.iter().map(|&domain| idle_w.get(domain)).sum(),
             Bound::Percent(40.0),
         );
     }
@@ -98,7 +98,7 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         Bound::Percent(25.0),
     );
     // 2.09 A at 5 V. The robot's other load is not published.
-    let clocks = Clocks::of(&board, board.maxn());
+    let clocks = Clocks::from_knobs(&board, board.maxn());
     let stressed = drawn(&board, &clocks, &cpu_stress(&clocks));
     anchors.add(
         format!(
@@ -116,7 +116,7 @@ pub fn rails(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
 
 /// The lowest value of every knob.
 fn lowest_clocks(board: &Board) -> Clocks {
-    Clocks::of(board, board.axes().map(|axis| axis[0]))
+    Clocks::from_knobs(board, board.axes().map(|axis| axis[0]))
 }
 
 /// The power of the nominal unit at these clocks.
@@ -153,6 +153,6 @@ fn clocks_of_preset(board: &Board, id: usize) -> Clocks {
     let preset = &board.modes[id];
     Clocks {
         tpcs: board.powered_tpcs(preset.tpc_pg_mask),
-        ..Clocks::of(board, board.knobs_of(preset))
+        ..Clocks::from_knobs(board, board.knobs_of(preset))
     }
 }

@@ -6,7 +6,7 @@ use wattgate_board_tables::Board;
 use super::anchor::Bound;
 use super::catalogue::AnchorError;
 use super::collection::{Anchors, CHARACTERIZING, POWERTRAIN, epoch_s, steady};
-use crate::corpus::{CHARACTERIZING as MODES, nearest};
+use crate::corpus::{CHARACTERIZING_MODES, nearest};
 use crate::steady::{Steady, idle};
 use crate::unit::Unit;
 
@@ -157,7 +157,7 @@ pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
     let (gpu, stall): (Of, Of) = (|s| s.step.gpu, |s| s.step.stall);
     let epoch: Of = |s| s.step.period;
     let [resnet, mobilenet, lenet] = ["resnet18-cifar10", "mobilenetv3", "lenet"];
-    for (from, to, name, of, what, effect) in [
+    for (from, to, name, quantity, what, effect) in [
         ("b", "c", resnet, gpu, "GPU time", -22.3),
         ("b", "c", mobilenet, gpu, "GPU time", -12.6),
         ("b", "c", lenet, gpu, "GPU time", 5.0),
@@ -188,7 +188,7 @@ pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
         ("m", "n", lenet, gpu, "GPU time", -6.8),
     ] {
         let workload = anchors.catalogue.workload(name)?;
-        let value = |label| of(&steady(&board, &workload, labelled(&board, label)));
+        let value = |label| quantity(&steady(&board, &workload, labelled(&board, label)));
         let change = 100.0 * (value(to) / value(from) - 1.0);
         anchors.add(
             format!("{XAVIER} {from}→{to}, {name}: {what}"),
@@ -204,7 +204,7 @@ pub fn effects(anchors: &mut Anchors<'_>) -> Result<(), AnchorError> {
 
 /// A mode of Characterizing by its label.
 pub fn labelled(board: &Board, label: &str) -> [u32; 4] {
-    let (_, mode) = MODES
+    let (_, mode) = CHARACTERIZING_MODES
         .iter()
         .find(|(known, _)| *known == label)
         .expect("a label of the table");

@@ -56,7 +56,7 @@ pub struct GpuWork {
 
 impl GpuWork {
     /// The demand of a call on a GPU that holds `resident` thread blocks.
-    pub fn of(call: &Call, resident: f64) -> Self {
+    pub fn from_call(call: &Call, resident: f64) -> Self {
         match call.operation() {
             Operation::Conv2d { input, groups, .. } if groups > 1 && groups == input.channels => {
                 Self {
@@ -71,7 +71,7 @@ impl GpuWork {
                 groups,
             } => {
                 let product = Self::product(call, resident);
-                let is_winograd = window.kernel == [3, 3]
+                let is_winograd = window.size == [3, 3]
                     && window.stride == [1, 1]
                     && window.dilation == [1, 1]
                     && groups == 1
@@ -115,21 +115,24 @@ impl GpuWork {
 
     /// The fastest tiles for a call that is computed as products of matrices.
     fn product(call: &Call, resident: f64) -> Self {
-        let of = call.matrices().expect("a convolution or a product");
+        let matrices = call.matrices().expect("a convolution or a product");
         let with = |&(tall, wide, peak): &(f64, f64, f64)| {
-            let [down, across] = [of.rows / tall, of.columns / wide].map(f64::ceil);
-            let blocks = of.number * down * across;
-            let filled = of.rows * of.columns / (down * tall * across * wide);
+            let [down, across] = [matrices.rows / tall, matrices.columns / wide].map(f64::ceil);
+            let blocks = matrices.number * down * across;
+            let filled = matrices.rows * matrices.columns / (down * tall * across * wide);
             // What each tile loads beyond the first time comes from the cache, or from the memory.
-            let loaded = 4.0 * of.number * of.inner * (of.rows * across + of.columns * down);
+            let loaded = 4.0
+                * matrices.number
+                * matrices.inner
+                * (matrices.rows * across + matrices.columns * down);
             let compulsory = compulsory(call);
             let cache = CACHE_PER_BLOCK * resident;
             let missed = compulsory / (compulsory + cache);
             Self {
                 launches: 1.0,
                 flop: call.flop() as f64,
-                efficiency: peak * filled * of.inner
-                    / (of.inner + SHORT_SUM)
+                efficiency: peak * filled * matrices.inner
+                    / (matrices.inner + SHORT_SUM)
                     / tail(blocks, resident),
                 bytes: compulsory + 0.25 * missed * (loaded - compulsory).max(0.0),
                 blocks,

@@ -36,7 +36,7 @@ const LAUNCH_MISSES: f64 = 40.0;
 const TIME_SPREAD: f64 = 0.006;
 
 /// Relative spread of a median power from one measurement to the next.
-const POWER_SPREAD: f64 = 0.003;
+const REPEAT_POWER_SPREAD: f64 = 0.003;
 
 /// A measurement of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,19 +73,19 @@ impl<'a> Bench<'a> {
         let (time_ms, power_mw) = self.expected(call, mode);
         Measurement {
             time_ms: time_ms * around_one(TIME_SPREAD, &mut self.random),
-            power_mw: power_mw * around_one(POWER_SPREAD, &mut self.random),
+            power_mw: power_mw * around_one(REPEAT_POWER_SPREAD, &mut self.random),
         }
     }
 
     /// The time in ms and the power in mW without noise, but with the errors of the unit's sensors.
     fn expected(&mut self, call: &Call, mode: [u32; 4]) -> (f64, f64) {
-        let clocks = Clocks::of(self.board, mode);
+        let clocks = Clocks::from_knobs(self.board, mode);
         let workload = repeated(call, self.board, self.unit.launch);
-        let steady = Steady::of(self.board, &self.unit, &workload, &clocks);
+        let steady = Steady::compute(self.board, &self.unit, &workload, &clocks);
         let mut module_mw = 0.0;
         for (rail, channel) in self.board.rails.iter().zip(&mut self.channels) {
             if rail.total {
-                let watts = rail.domains.iter().map(|&domain| steady.watts.of(domain));
+                let watts = rail.domains.iter().map(|&domain| steady.watts.get(domain));
                 let watts: f64 = watts.sum();
                 channel.settle(1e6 * watts / rail.millivolts, rail.millivolts);
                 module_mw += channel.reading().milliwatts();
@@ -98,7 +98,7 @@ impl<'a> Bench<'a> {
 
 /// A call in a loop. `launch` is a factor on the CPU's work for a launch.
 fn repeated(call: &Call, board: &Board, launch: f64) -> Workload {
-    let work = GpuWork::of(call, board.physics().gpu.blocks);
+    let work = GpuWork::from_call(call, board.physics().gpu.blocks);
     let kernels = Kernels {
         count: CALLS * work.launches,
         mflop_per_sample: 1e-6 * CALLS * work.flop,

@@ -13,7 +13,7 @@ use crate::unit::Unit;
 use crate::workload::{Kernels, Workload};
 
 /// Columns before the parameters.
-const COLUMNS: [&str; 3] = ["layer", "operators", "kernel"];
+const LAYER_COLUMNS: [&str; 3] = ["layer", "operators", "kernel"];
 
 /// Reads the calls of a network. The workload's name is that of the file.
 pub fn network(path: &Path, board: &Board, unit: &Unit) -> Result<Workload, CsvError> {
@@ -32,7 +32,7 @@ pub fn network(path: &Path, board: &Board, unit: &Unit) -> Result<Workload, CsvE
 
 fn parse(bytes: &[u8]) -> Result<Vec<Call>, Wrong> {
     let (header, lines) = lines(bytes)?;
-    let names = COLUMNS
+    let names = LAYER_COLUMNS
         .into_iter()
         .chain(Parameter::ALL.map(Parameter::name));
     let names: Vec<&str> = names.collect();
@@ -51,7 +51,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Call>, Wrong> {
 }
 
 fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
-    let kernel = cells[COLUMNS.len() - 1];
+    let kernel = cells[LAYER_COLUMNS.len() - 1];
     let kind = Kind::named(kernel).ok_or_else(|| {
         let known = Kind::ALL.map(Kind::name).join(", ");
         Wrong::new(line, format!("`{kernel}`"), format!("one of {known}"))
@@ -59,7 +59,7 @@ fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
     let mut values = [None; Parameter::ALL.len()];
     for ((value, cell), parameter) in values
         .iter_mut()
-        .zip(&cells[COLUMNS.len()..])
+        .zip(&cells[LAYER_COLUMNS.len()..])
         .zip(Parameter::ALL)
     {
         if !cell.is_empty() {
@@ -70,13 +70,14 @@ fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
             *value = Some(number);
         }
     }
-    let of = |parameter| {
+    let value = |parameter| {
         let at = Parameter::ALL
             .iter()
             .position(|known| *known == parameter)?;
         values[at]
     };
-    Call::of(kind, of).map_err(|why| Wrong::new(line, why.to_string(), "a call of a kernel"))
+    Call::from_parameters(kind, value)
+        .map_err(|why| Wrong::new(line, why.to_string(), "a call of a kernel"))
 }
 
 /// The workload of some calls, which hold a whole batch. The launches of different kernels cost the CPU the same here: their mean.
@@ -85,7 +86,7 @@ pub fn network_of(name: String, calls: &[Call], board: &Board, unit: &Unit) -> W
     let kernels: Vec<Kernels> = calls
         .iter()
         .map(|call| {
-            let work = GpuWork::of(call, resident);
+            let work = GpuWork::from_call(call, resident);
             Kernels {
                 count: work.launches,
                 mflop_per_sample: 1e-6 * work.flop,
@@ -145,8 +146,8 @@ mod tests {
         let period = |count: usize| {
             let calls = parse(text(&row.repeat(count)).as_bytes()).expect("calls");
             let workload = network_of("net".to_owned(), &calls, &board, &Unit::NOMINAL);
-            let clocks = Clocks::of(&board, [8, 2_265_600, 1_377_000, 2_133_000]);
-            Steady::of(&board, &Unit::NOMINAL, &workload, &clocks)
+            let clocks = Clocks::from_knobs(&board, [8, 2_265_600, 1_377_000, 2_133_000]);
+            Steady::compute(&board, &Unit::NOMINAL, &workload, &clocks)
                 .step
                 .period
         };

@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 400_000_000;
 const SIDES: [u32; 14] = [1, 4, 7, 8, 13, 14, 17, 27, 28, 35, 56, 112, 149, 224];
 
 /// Numbers of channels in known networks.
-const CHANNELS: [u32; 26] = [
+const CHANNEL_COUNTS: [u32; 26] = [
     3, 16, 24, 32, 48, 58, 64, 80, 96, 116, 128, 144, 160, 192, 232, 256, 320, 384, 464, 512, 576,
     768, 960, 1024, 1280, 2048,
 ];
@@ -97,7 +97,7 @@ fn shape(is_known: bool, random: &mut ChaCha8Rng) -> Shape {
             let side = *SIDES.choose(random).expect("a size");
             Shape {
                 batch,
-                channels: *CHANNELS.choose(random).expect("a number"),
+                channels: *CHANNEL_COUNTS.choose(random).expect("a number"),
                 height: side,
                 width: side,
             }
@@ -119,7 +119,7 @@ fn convolution(input: Shape, is_known: bool, random: &mut ChaCha8Rng) -> Operati
     let (window, out_channels) = match is_known {
         true => (
             known_window(random),
-            *CHANNELS.choose(random).expect("a number"),
+            *CHANNEL_COUNTS.choose(random).expect("a number"),
         ),
         false => (free_window(11, random), spread_out(3, 2_304, random)),
     };
@@ -143,9 +143,9 @@ fn convolution(input: Shape, is_known: bool, random: &mut ChaCha8Rng) -> Operati
     }
 }
 
-fn square([kernel, stride, padding]: [u32; 3]) -> Window {
+fn square([size, stride, padding]: [u32; 3]) -> Window {
     Window {
-        kernel: [kernel; 2],
+        size: [size; 2],
         stride: [stride; 2],
         padding: [padding; 2],
         dilation: [1; 2],
@@ -158,7 +158,7 @@ fn known_window(random: &mut ChaCha8Rng) -> Window {
         let n = [3, 7][random.random_range(0..2)];
         let mut window = square([n, 1, n / 2]);
         let flat = random.random_range(0..2);
-        window.kernel[flat] = 1;
+        window.size[flat] = 1;
         window.padding[flat] = 0;
         return window;
     }
@@ -166,12 +166,12 @@ fn known_window(random: &mut ChaCha8Rng) -> Window {
 }
 
 fn free_window(most: u32, random: &mut ChaCha8Rng) -> Window {
-    let kernel = random.random_range(1..=most);
+    let size = random.random_range(1..=most);
     let stride = random.random_range(1..=4);
-    let padding = random.random_range(0..=kernel / 2);
+    let padding = random.random_range(0..=size / 2);
     Window {
         dilation: [1 + u32::from(random.random_bool(0.1)); 2],
-        ..square([kernel, stride, padding])
+        ..square([size, stride, padding])
     }
 }
 

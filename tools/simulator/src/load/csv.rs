@@ -19,7 +19,7 @@ use super::steps::{Load, MOST_ACTIVITY, Step};
 use crate::csv::{CsvError, Wrong, cells, lines, number, read};
 
 /// Headers without and with the GPU load.
-const COLUMNS: [&str; 2] = ["t_ms,activity", "t_ms,activity,gpu_load"];
+const LOAD_COLUMNS: [&str; 2] = ["t_ms,activity", "t_ms,activity,gpu_load"];
 
 /// Latest time of a row in ms: one week.
 const LATEST_MS: f64 = 7.0 * 24.0 * 3.6e6;
@@ -43,9 +43,9 @@ impl Load {
 
     fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
         let (header, lines) = lines(bytes)?;
-        let columns = COLUMNS.iter().position(|columns| *columns == header);
+        let columns = LOAD_COLUMNS.iter().position(|columns| *columns == header);
         let columns = columns.ok_or_else(|| {
-            let [without, with] = COLUMNS;
+            let [without, with] = LOAD_COLUMNS;
             let expected = format!("the columns `{without}` or `{with}`");
             Wrong::new(1, format!("`{header}`"), expected)
         })?;
@@ -76,7 +76,7 @@ impl Load {
 
     /// Formats the load as CSV text.
     pub fn to_csv(&self) -> String {
-        let mut text = format!("{}\n", COLUMNS[1]);
+        let mut text = format!("{}\n", LOAD_COLUMNS[1]);
         let last = self.steps().last().map(|last| Step {
             from: self.length(),
             ..*last

@@ -491,7 +491,7 @@ mod tests {
     /// Mean activity and mean duty over eight seeds.
     fn means(kind: Kind) -> (f64, f64) {
         let loads: Vec<Load> = (0..8).map(|seed| kind.load(HOUR, seed)).collect();
-        let mean = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>() / 8.0;
+        let mean = |figure: fn(&Load) -> f64| loads.iter().map(figure).sum::<f64>() / 8.0;
         (mean(Load::mean), mean(Load::duty))
     }
 

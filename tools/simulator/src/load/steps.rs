@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn stretches_are_cut_at_both_ends() {
-        let of = |from, to| load().between(ms(from), ms(to)).collect::<Vec<_>>();
-        assert_eq!(of(0, 2000), [(0.5, 1.0), (1.0, 0.0), (0.5, 2.0)]);
-        assert_eq!(of(250, 750), [(0.25, 1.0), (0.25, 0.0)]);
-        assert_eq!(of(500, 1500), [(1.0, 0.0)]);
-        assert_eq!(of(1750, 9000), [(0.25, 2.0)]);
-        assert_eq!(of(2000, 3000), []);
+        let stretches = |from, to| load().between(ms(from), ms(to)).collect::<Vec<_>>();
+        assert_eq!(stretches(0, 2000), [(0.5, 1.0), (1.0, 0.0), (0.5, 2.0)]);
+        assert_eq!(stretches(250, 750), [(0.25, 1.0), (0.25, 0.0)]);
+        assert_eq!(stretches(500, 1500), [(1.0, 0.0)]);
+        assert_eq!(stretches(1750, 9000), [(0.25, 2.0)]);
+        assert_eq!(stretches(2000, 3000), []);
     }
 
     #[test]

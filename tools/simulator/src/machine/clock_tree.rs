@@ -25,19 +25,19 @@ pub struct ClockTree {
 
 /// What has a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockedUnit {
+pub enum ClockDomain {
     Cpu,
     Gpu,
     Memory,
 }
 
 impl ClockTree {
-    /// Sets the delay of a unit's later requests.
-    pub fn set_delay(&mut self, unit: ClockedUnit, delay: Duration) {
-        match unit {
-            ClockedUnit::Cpu => self.cpu.iter_mut().for_each(|clock| clock.set_delay(delay)),
-            ClockedUnit::Gpu => self.gpu.set_delay(delay),
-            ClockedUnit::Memory => self.emc.set_delay(delay),
+    /// Sets the delay of a domain's later requests.
+    pub fn set_delay(&mut self, domain: ClockDomain, delay: Duration) {
+        match domain {
+            ClockDomain::Cpu => self.cpu.iter_mut().for_each(|clock| clock.set_delay(delay)),
+            ClockDomain::Gpu => self.gpu.set_delay(delay),
+            ClockDomain::Memory => self.emc.set_delay(delay),
         }
     }
 

@@ -108,7 +108,7 @@ impl Consumption {
             is_followed: false,
             mode_errors: None,
             mode_factor: 1.0,
-            clocks: Clocks::of(board, board.maxn()),
+            clocks: Clocks::from_knobs(board, board.maxn()),
             activity: Activity::IDLE,
             pace: None,
             is_stale: true,
@@ -190,12 +190,12 @@ impl Consumption {
             Some(_) => self.power_factor * self.mode_factor * self.load,
             None => 0.0,
         };
-        let of = |rest: f64, work: f64| rest + above_rest * (work - rest);
+        let at_load = |rest: f64, work: f64| rest + above_rest * (work - rest);
         Watts {
-            cpu: of(at_rest.cpu, at_work.cpu),
-            gpu: of(at_rest.gpu, at_work.gpu),
-            soc: of(at_rest.soc, at_work.soc),
-            dram: of(at_rest.dram, at_work.dram),
+            cpu: at_load(at_rest.cpu, at_work.cpu),
+            gpu: at_load(at_rest.gpu, at_work.gpu),
+            soc: at_load(at_rest.soc, at_work.soc),
+            dram: at_load(at_rest.dram, at_work.dram),
             system: at_rest.system,
         }
     }
@@ -224,7 +224,7 @@ impl Consumption {
             gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
             ..idle
         };
-        let draw = |activity| Draw::of(board, unit, &clocks, activity);
+        let draw = |activity| Draw::new(board, unit, &clocks, activity);
         (self.at_rest, self.at_work) = (draw(&idle), draw(&self.activity));
         let errors = self.mode_errors.as_ref();
         self.mode_factor = errors.map_or(1.0, |errors| errors.factor(board, &clocks));
@@ -238,7 +238,7 @@ impl Consumption {
         };
         let step = Pipeline::new(board, workload, self.clocks).step(None, &Luck::NONE);
         let time = unit.time;
-        self.activity = Activity::of(&step, self.clocks.cores).slowed(time);
+        self.activity = Activity::from_step(&step, self.clocks.cores).slowed(time);
         self.pace = Some(Pace {
             period_s: step.period * time,
             fetch: step.fetch / step.period,

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
 use wattgate_board_tables::{Board, Preset};
 
-use super::clock_tree::{ClockTree, ClockedUnit};
+use super::clock_tree::{ClockDomain, ClockTree};
 use super::consumption::{Consumption, Moment, Work};
 use super::mode_errors::ModeErrors;
 use super::over_current::{OC1, OC3, OverCurrent};
@@ -24,7 +24,7 @@ use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
 
-/// Period of the kernel's temperature polls (section 7).
+/// Period of Linux's temperature polls (section 7).
 const THERMAL_POLL: Duration = Duration::from_secs(1);
 
 /// Period at which the counters of the over-current events are published (section 6.4).
@@ -90,7 +90,7 @@ impl Jetson {
                 thermal: THERMAL_POLL,
                 publish: PUBLISH,
             },
-            settings: Settings::of(&board, mode),
+            settings: Settings::after_boot(&board, mode),
             clocks: ClockTree::new(&board),
             consumption: Consumption::new(&board, seed),
             sensors: Sensors::new(&board, &unit, seed),
@@ -174,7 +174,7 @@ impl Jetson {
         self.cooling.fixed
     }
 
-    /// The highest clocks that the kernel's cooling allows now.
+    /// The highest clocks that Linux's cooling allows now.
     pub fn caps(&self) -> Caps {
         self.cooling.caps(&self.board)
     }
@@ -186,8 +186,8 @@ impl Jetson {
     }
 
     /// Sets the delay from a later request to its effect: of the CPU clocks, the GPU's or the memory's.
-    pub fn set_delay(&mut self, unit: ClockedUnit, delay: Duration) {
-        self.clocks.set_delay(unit, delay);
+    pub fn set_delay(&mut self, domain: ClockDomain, delay: Duration) {
+        self.clocks.set_delay(domain, delay);
     }
 
     /// Sets a factor on the workload's power above idle.

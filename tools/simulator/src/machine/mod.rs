@@ -27,7 +27,7 @@ pub mod supply;
 mod thermal;
 pub mod trace;
 
-pub use clock_tree::ClockedUnit;
+pub use clock_tree::ClockDomain;
 pub use consumption::Work;
 pub use jetson::{Jetson, RIPPLE, SLICE};
 pub use sensors::NOT_SUMMED;

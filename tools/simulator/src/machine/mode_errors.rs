@@ -75,7 +75,7 @@ mod tests {
     fn factors(errors: &ModeErrors) -> Vec<f64> {
         let board = Board::named("orin-agx-64").expect("a board");
         let modes = board.all_modes().into_iter();
-        let clocks = modes.map(|knobs| Clocks::of(&board, knobs));
+        let clocks = modes.map(|knobs| Clocks::from_knobs(&board, knobs));
         clocks
             .map(|clocks| errors.factor(&board, &clocks))
             .collect()
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn each_mode_has_a_factor_of_its_own() {
-        let of = |seed| factors(&ModeErrors::Each { spread: 0.1, seed });
-        let logs: Vec<f64> = of(1).iter().map(|factor| factor.ln()).collect();
+        let drawn = |seed| factors(&ModeErrors::Each { spread: 0.1, seed });
+        let logs: Vec<f64> = drawn(1).iter().map(|factor| factor.ln()).collect();
         let number = logs.len() as f64;
         let mean = logs.iter().sum::<f64>() / number;
         let square = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / number;
@@ -92,8 +92,8 @@ mod tests {
             mean.abs() < 0.005 && (square.sqrt() - 0.1).abs() < 0.005,
             "{mean} {square}"
         );
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
     }
 
     #[test]
@@ -113,8 +113,13 @@ mod tests {
             factors: [0.8, 1.2],
         };
         let (least, most) = ends(&board.gpu_khz);
-        let of = |gpu| errors.factor(&board, &Clocks::of(&board, [12, 2_201_600, gpu, 3_199_000]));
-        assert!((of(least) - 0.8).abs() < 1e-9 && (of(most) - 1.2).abs() < 1e-9);
-        assert!((of((least + most) / 2) - 1.0).abs() < 1e-4);
+        let factor = |gpu| {
+            errors.factor(
+                &board,
+                &Clocks::from_knobs(&board, [12, 2_201_600, gpu, 3_199_000]),
+            )
+        };
+        assert!((factor(least) - 0.8).abs() < 1e-9 && (factor(most) - 1.2).abs() < 1e-9);
+        assert!((factor((least + most) / 2) - 1.0).abs() < 1e-4);
     }
 }

@@ -56,7 +56,7 @@ impl Sensors {
         let chips = chip_of.iter().max().map_or(0, |last| last + 1);
         let limits = &board.over_current;
         let sum_limits = (0..chips).map(|chip| {
-            let first = chip_of.iter().position(|of| *of == chip);
+            let first = chip_of.iter().position(|of_rail| *of_rail == chip);
             let shunt_mohm = first.map_or(ASSUMED_SHUNT_MOHM, |rail| channels[rail].shunt_mohm());
             let mut limit = SumLimit::new(shunt_mohm, board.release());
             if let Some(ma) = limits.sum_crit_ma.filter(|_| chip == PROTECTED) {
@@ -181,5 +181,5 @@ impl Sensors {
 
 fn rail_watts(board: &Board, watts: &Watts, rail: usize) -> f64 {
     let domains = board.rails[rail].domains.iter();
-    domains.map(|&domain| watts.of(domain)).sum()
+    domains.map(|&domain| watts.get(domain)).sum()
 }

@@ -68,7 +68,7 @@ pub struct Settings {
 
 impl Settings {
     /// The settings after a boot in a mode of nvpmodel.
-    pub fn of(board: &Board, mode: &Preset) -> Self {
+    pub fn after_boot(board: &Board, mode: &Preset) -> Self {
         let (least, most) = ends(&board.cpu_khz);
         let (gpu_least, gpu_most) = ends(&board.gpu_khz);
         let mut settings = Self {

@@ -4,7 +4,7 @@
 use crate::heat::Heat;
 use wattgate_board_tables::{Board, Thermal};
 
-/// Die temperature in °C from which the kernel lowers the CPU clocks (section 7).
+/// Die temperature in °C from which Linux lowers the CPU clocks (section 7).
 pub const PASSIVE_C: f64 = 99.0;
 /// Die temperatures in °C from which the BPMP throttles to a half and to a quarter. The depths are
 /// assumed.
@@ -22,7 +22,7 @@ pub fn automatic_fan(die_c: f64) -> u8 {
     step.map_or(0, |(_, pwm)| *pwm)
 }
 
-/// Highest clocks in kHz that the kernel's cooling devices allow now.
+/// Highest clocks in kHz that Linux's cooling devices allow now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     pub cpu_khz: u32,
@@ -58,7 +58,7 @@ impl Cooling {
         }
     }
 
-    /// The kernel's poll: moves the passive trip by one entry of the CPU's table, which has
+    /// Linux's poll: moves the passive trip by one entry of the CPU's table, which has
     /// `clocks` entries, and sets the fan, unless software has fixed its speed.
     pub fn poll(&mut self, clocks: usize, fixed_fan: Option<u8>) {
         if self.heat.die_c >= PASSIVE_C {

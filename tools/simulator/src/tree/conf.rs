@@ -13,7 +13,7 @@ pub fn conf(board: &Board) -> String {
     Conf {
         board,
         names: cluster_names(board),
-        new_kernel: board.release() >= 36,
+        has_newer_linux: board.release() >= 36,
     }
     .text()
     .expect("a String takes all text")
@@ -36,8 +36,8 @@ fn cluster_names(board: &Board) -> Vec<String> {
 struct Conf<'a> {
     board: &'a Board,
     names: Vec<String>,
-    /// Whether paths of the newer kernel are listed beside those of the older one.
-    new_kernel: bool,
+    /// Whether paths of the newer Linux kernel are listed beside those of the older one.
+    has_newer_linux: bool,
 }
 
 impl Conf<'_> {
@@ -59,7 +59,7 @@ impl Conf<'_> {
         for core in 0..self.board.cores() {
             writeln!(text, "CORE_{core} /sys/devices/system/cpu/cpu{core}/online")?;
         }
-        let gpu = Places::of(&self.board.soc, self.board.release()).gpu;
+        let gpu = Places::for_soc(&self.board.soc, self.board.release()).gpu;
         let modes = &self.board.modes;
         let files = [
             (
@@ -106,24 +106,24 @@ impl Conf<'_> {
         }
         let release = self.board.release().max(36);
         let devfreq = |release| {
-            let places = Places::of(&self.board.soc, release);
+            let places = Places::for_soc(&self.board.soc, release);
             format!("{}/devfreq/{}", places.gpu, places.gpu_name)
         };
         let files = ["available_frequencies", "max_freq", "min_freq"];
         let (old, new) = (devfreq(35), devfreq(release));
-        self.clock(text, "GPU", &self.kernels([&old, &new]), &files)?;
+        self.clock(text, "GPU", &self.under_each_linux([&old, &new]), &files)?;
         writeln!(text, "\n< PARAM TYPE=CLOCK NAME=EMC >")?;
-        let caps = [35, release].map(|release| Places::of(&self.board.soc, release).emc_cap);
-        for (cap, suffix) in self.kernels(caps).iter().zip(["", "_KNEXT"]) {
+        let caps = [35, release].map(|release| Places::for_soc(&self.board.soc, release).emc_cap);
+        for (cap, suffix) in self.under_each_linux(caps).iter().zip(["", "_KNEXT"]) {
             writeln!(text, "MAX_FREQ{suffix} {cap}")?;
         }
         text.push('\n');
         Ok(())
     }
 
-    /// The places under the older kernel and, where the board has it, under the newer one.
-    fn kernels<'b>(&self, places: [&'b str; 2]) -> Vec<&'b str> {
-        places[..1 + usize::from(self.new_kernel)].to_vec()
+    /// The places under the older Linux kernel and, where the board has it, under the newer one.
+    fn under_each_linux<'b>(&self, places: [&'b str; 2]) -> Vec<&'b str> {
+        places[..1 + usize::from(self.has_newer_linux)].to_vec()
     }
 
     fn clock(
@@ -168,7 +168,7 @@ impl Conf<'_> {
         writeln!(text, "GPU_POWER_CONTROL_DISABLE GPU_PWR_CNTL_DIS auto")?;
         // Up to R35 stock files have 0 for "no cap", R36 has -1.
         let emc = match mode.emc_khz {
-            None if !self.new_kernel => 0,
+            None if !self.has_newer_linux => 0,
             khz => cap(khz, 1000),
         };
         writeln!(text, "EMC MAX_FREQ {emc}\n")

@@ -1,8 +1,8 @@
-//! Errors of the kernel.
+//! Errors of Linux.
 
 use thiserror::Error;
 
-/// How the kernel refuses.
+/// How Linux refuses.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Errno {
     /// No such file.

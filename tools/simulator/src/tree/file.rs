@@ -25,7 +25,7 @@ pub enum File {
     Events(usize),
     Temperature,
     /// How many entries of the table cooling takes from a unit's clocks.
-    Cooling(Unit),
+    Cooling(CooledPart),
     /// The temperature of a zone without power.
     Unpowered,
     FanPwm,
@@ -67,9 +67,9 @@ impl File {
     }
 }
 
-/// A unit with a cooling device.
+/// A part of the chip with a cooling device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum CooledPart {
     Cpu,
     Gpu,
 }

@@ -14,7 +14,7 @@
 //!
 //! Decisions where `jetson-platform.md` leaves a choice:
 //! - A minimum above the maximum, or a maximum below the minimum, is refused with EINVAL, so that
-//!   the order of writes of section 5.1 is needed. Newer kernels may clamp instead.
+//!   the order of writes of section 5.1 is needed. Newer Linux kernels may clamp instead.
 //! - A clock that is not in the table becomes the nearest one (section 4 and addendum).
 //! - Switching cpu0 off gives EBUSY; the document says only that it is impossible.
 //! - Files of a cluster's policy give EIO while none of its cores is online.

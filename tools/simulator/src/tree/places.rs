@@ -16,7 +16,7 @@ pub struct Places {
 
 impl Places {
     /// The paths of a chip under a release of L4T.
-    pub fn of(soc: &str, release: u32) -> Self {
+    pub fn for_soc(soc: &str, release: u32) -> Self {
         let (gpu, gpu_name, gpu_alias, gpu_node) = match (soc, release) {
             ("tegra234", 39..) => (
                 "/sys/devices/platform/bus@0/17000000.gpu",

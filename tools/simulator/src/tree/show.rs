@@ -2,7 +2,7 @@
 
 use super::errno::Errno;
 use super::faults::{SensorFault, half};
-use super::file::{ChipFile, EmcFile, File, GpuFile, PolicyFile, RailFile, SumFile, Unit};
+use super::file::{ChipFile, CooledPart, EmcFile, File, GpuFile, PolicyFile, RailFile, SumFile};
 use super::layout::ranges;
 use super::state::State;
 use super::words::{GPU_GOVERNORS, POWER_CONTROL, governor_name, hertz};
@@ -76,7 +76,7 @@ impl State {
             },
             File::Events(event) => jetson.over_current_events()[*event] as i64,
             File::Temperature => (1000.0 * jetson.die_c()).round() as i64,
-            File::Cooling(unit) => self.cooling_state(*unit),
+            File::Cooling(part) => self.cooling_state(*part),
             File::Unpowered => return Err(Errno::Eagain),
             File::FanPwm => jetson.fan_pwm().into(),
             File::FanRpm => (FAN_RPM * u32::from(jetson.fan_pwm()) / 255).into(),
@@ -84,12 +84,12 @@ impl State {
         Ok(format!("{value}\n"))
     }
 
-    /// Number of entries of the table by which cooling lowers the highest clock of a unit.
-    fn cooling_state(&self, unit: Unit) -> i64 {
+    /// Number of entries of the table by which cooling lowers the highest clock of a part.
+    fn cooling_state(&self, part: CooledPart) -> i64 {
         let (board, caps) = (self.jetson.board(), self.jetson.caps());
-        let (table, cap_khz) = match unit {
-            Unit::Cpu => (&board.cpu_khz, caps.cpu_khz),
-            Unit::Gpu => (&board.gpu_khz, caps.gpu_khz),
+        let (table, cap_khz) = match part {
+            CooledPart::Cpu => (&board.cpu_khz, caps.cpu_khz),
+            CooledPart::Gpu => (&board.gpu_khz, caps.gpu_khz),
         };
         (table.len() - table.partition_point(|&khz| khz <= cap_khz)) as i64
     }

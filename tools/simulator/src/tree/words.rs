@@ -17,8 +17,8 @@ pub const GPU_GOVERNORS: [&str; 2] = ["nvhost_podgov", "performance"];
 pub const POWER_CONTROL: [&str; 2] = ["auto", "on"];
 
 pub fn governor_name(governor: Governor) -> &'static str {
-    let of = |(known, _): &&(Governor, &str)| *known == governor;
-    GOVERNORS.iter().find(of).map_or("", |(_, name)| name)
+    let is_same = |(known, _): &&(Governor, &str)| *known == governor;
+    GOVERNORS.iter().find(is_same).map_or("", |(_, name)| name)
 }
 
 pub fn hertz(khz: u32) -> i64 {

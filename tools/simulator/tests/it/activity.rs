@@ -49,9 +49,9 @@ fn each_domain_follows_the_activity() {
     };
     let (idle, full) = (watts(0.0), watts(1.0));
     for domain in [Domain::Cpu, Domain::Gpu, Domain::Dram] {
-        assert!(full.of(domain) > 1.1 * idle.of(domain), "{domain:?}");
+        assert!(full.get(domain) > 1.1 * idle.get(domain), "{domain:?}");
     }
-    assert_eq!(full.of(Domain::System), idle.of(Domain::System));
+    assert_eq!(full.get(Domain::System), idle.get(Domain::System));
 }
 
 #[test]

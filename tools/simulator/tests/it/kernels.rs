@@ -26,7 +26,7 @@ fn shape(channels: u32, side: u32) -> Shape {
 
 fn conv(channels: u32, out_channels: u32, side: u32) -> Call {
     let window = Window {
-        kernel: [1; 2],
+        size: [1; 2],
         stride: [1; 2],
         padding: [0; 2],
         dilation: [1; 2],
@@ -60,7 +60,7 @@ fn no_call_is_faster_than_the_peak_of_the_gpu() {
     for kind in Kind::ALL {
         for _ in 0..500 {
             let call = sample(kind, &mut random);
-            let work = GpuWork::of(&call, gpu.blocks);
+            let work = GpuWork::from_call(&call, gpu.blocks);
             assert!((0.0..1.0).contains(&work.efficiency), "{call:?} {work:?}");
             assert!(work.bytes >= call.output_bytes() as f64, "{call:?}");
             let least_ms = 1e3 * work.flop / (gpu.flop_per_cycle * 1.377e9);
@@ -156,7 +156,7 @@ fn a_corpus_has_valid_rows_of_every_kernel_and_unit() {
         assert_eq!(row.len(), header.len(), "{line}");
         let kind = Kind::named(row["kernel"]).expect("a kind");
         let value = |parameter: Parameter| row[parameter.name()].parse().ok();
-        Call::of(kind, value).unwrap_or_else(|refused| panic!("{line}: {refused}"));
+        Call::from_parameters(kind, value).unwrap_or_else(|refused| panic!("{line}: {refused}"));
         for column in ["time_ms", "power_mw"] {
             assert!(
                 row[column].parse::<f64>().expect("a number") > 0.0,

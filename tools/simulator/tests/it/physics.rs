@@ -100,8 +100,8 @@ fn a_higher_clock_draws_no_less_and_is_never_much_slower() {
                 let mut before: Option<Steady> = None;
                 for &value in &axes[knob] {
                     knobs[knob] = value;
-                    let clocks = Clocks::of(&board, knobs);
-                    let steady = Steady::of(&board, &Unit::NOMINAL, &workload, &clocks);
+                    let clocks = Clocks::from_knobs(&board, knobs);
+                    let steady = Steady::compute(&board, &Unit::NOMINAL, &workload, &clocks);
                     let what = format!("{}, {}, {knobs:?}", board.name, workload.name);
                     assert!(
                         steady.step.period.is_finite() && steady.step.period > 0.0,
@@ -134,8 +134,8 @@ fn a_larger_minibatch_takes_longer_but_less_time_per_sample() {
                 .clone()
                 .with_minibatch(minibatch)
                 .expect("in range");
-            let clocks = Clocks::of(&board, board.maxn());
-            Steady::of(&board, &Unit::NOMINAL, &workload, &clocks)
+            let clocks = Clocks::from_knobs(&board, board.maxn());
+            Steady::compute(&board, &Unit::NOMINAL, &workload, &clocks)
                 .step
                 .period
         };
@@ -184,7 +184,7 @@ fn equal_seeds_give_equal_corpora_and_other_seeds_give_others() {
     let board = Board::named("tx2").expect("known");
     let workload = Workload::named("mobilenetv3").expect("shipped");
     let corpus = |seed| {
-        let modes = Modes::Random(40).of(&board, 3).expect("enough modes");
+        let modes = Modes::Random(40).select(&board, 3).expect("enough modes");
         let profiles = Profiler::new(&board, Unit::NOMINAL, &workload, seed).profile_all(&modes);
         csv(&board, &Unit::NOMINAL, &workload, &profiles)
     };

@@ -106,15 +106,16 @@ fn another_number_of_samples_keeps_the_registers_and_changes_the_time_constant()
 #[test]
 fn each_chip_has_its_own_time_constant() {
     let mut tree = agx();
-    let of = |chip: u32, file: &str| {
+    let path_of = |chip: u32, file: &str| {
         let device = format!("/sys/bus/i2c/drivers/ina3221/1-004{chip}");
         format!("{device}/hwmon/hwmon{chip}/{file}")
     };
-    write(&mut tree, &of(1, "samples"), 64);
-    assert_eq!(number(&tree, &of(0, "update_interval")), 430);
-    assert_eq!(number(&tree, &of(1, "update_interval")), 54);
+    write(&mut tree, &path_of(1, "samples"), 64);
+    assert_eq!(number(&tree, &path_of(0, "update_interval")), 430);
+    assert_eq!(number(&tree, &path_of(1, "update_interval")), 54);
     let currents = |tree: &Tree| {
-        [of(0, "curr1_input"), of(1, "curr2_input")].map(|path| number(tree, &path) as f64)
+        [path_of(0, "curr1_input"), path_of(1, "curr2_input")]
+            .map(|path| number(tree, &path) as f64)
     };
     let before = currents(&tree);
     for rail in ["VDD_GPU_SOC", "VDDQ_VDD2_1V8AO"] {
@@ -376,7 +377,7 @@ struct Edges {
 
 impl Edges {
     /// Measures the edges in runs of polls. A poll is a time in s and a power in mW.
-    fn of(runs: &[Vec<[f64; 2]>]) -> Self {
+    fn measure(runs: &[Vec<[f64; 2]>]) -> Self {
         let falls: Vec<&[[f64; 2]]> = runs.iter().flat_map(|run| falls(run)).collect();
         let within = |seconds: f64| {
             falls.iter().map(move |fall| {
@@ -384,13 +385,13 @@ impl Edges {
                 &fall[..count]
             })
         };
-        let of =
+        let median_figure =
             |seconds, figure: fn(&[[f64; 2]]) -> f64| median(within(seconds).map(figure).collect());
         Self {
             number: falls.len(),
-            time_constant_s: of(1.0, |fall| fit(fall)[0]),
-            height_mw: of(1.0, |fall| fit(fall)[1]),
-            differing: of(TIME_CONSTANT_S, |fall| {
+            time_constant_s: median_figure(1.0, |fall| fit(fall)[0]),
+            height_mw: median_figure(1.0, |fall| fit(fall)[1]),
+            differing: median_figure(TIME_CONSTANT_S, |fall| {
                 let pairs = fall.windows(2);
                 pairs
                     .clone()
@@ -398,7 +399,7 @@ impl Edges {
                     .count() as f64
                     / pairs.count() as f64
             }),
-            hold_s: of(TIME_CONSTANT_S, |fall| {
+            hold_s: median_figure(TIME_CONSTANT_S, |fall| {
                 let holds = fall.chunk_by(|a, b| a[1] == b[1]);
                 // The last one has no end.
                 let begins: Vec<f64> = holds.map(|hold| hold[0][0]).collect();
@@ -430,7 +431,7 @@ fn fit(fall: &[[f64; 2]]) -> [f64; 2] {
         let n = fall.len() as f64;
         let points = fall.iter();
         let points = points.map(|[at, mw]| ((-(at - fall[0][0]) / tau).exp(), *mw));
-        let sum = |of: fn((f64, f64)) -> f64| points.clone().map(of).sum::<f64>();
+        let sum = |term: fn((f64, f64)) -> f64| points.clone().map(term).sum::<f64>();
         let [x, y] = [sum(|p| p.0), sum(|p| p.1)];
         let [xx, xy] = [sum(|p| p.0 * p.0), sum(|p| p.0 * p.1)];
         let height = (n * xy - x * y) / (n * xx - x * x);
@@ -452,7 +453,7 @@ fn falling_edges_match_those_of_a_measured_orin_nx() {
         let poll = |line: &Vec<String>| [float(&line[1]) / 1e6, float(&line[3])];
         run.iter().map(poll).collect()
     };
-    let measured = Edges::of(&runs(&lines).map(polls).collect::<Vec<_>>());
+    let measured = Edges::measure(&runs(&lines).map(polls).collect::<Vec<_>>());
     // The simulated current falls by the same height in one step.
     let step_ma = measured.height_mw / 5.0;
     let simulated = (0..30).map(|seed| {
@@ -471,7 +472,7 @@ fn falling_edges_match_those_of_a_measured_orin_nx() {
         };
         (0..120).map(poll).collect()
     });
-    let simulated = Edges::of(&simulated.collect::<Vec<_>>());
+    let simulated = Edges::measure(&simulated.collect::<Vec<_>>());
     assert!(measured.number >= 15 && simulated.number >= 15);
     assert!((0.39..0.45).contains(&measured.time_constant_s));
     let near = |figure: fn(&Edges) -> f64, most: f64| {
@@ -556,8 +557,8 @@ fn idle_registers_fluctuate_as_on_measured_agx_orins() {
         ("spread", |idle| spread(&total(idle)), 0.0),
         ("hold", |idle| longest_hold_s(idle), 0.5),
     ] {
-        let of = |all: &[Idle]| all.iter().map(figure).collect::<Vec<_>>();
-        let (measured, simulated) = (of(&measured), of(&simulated));
+        let figures = |all: &[Idle]| all.iter().map(figure).collect::<Vec<_>>();
+        let (measured, simulated) = (figures(&measured), figures(&simulated));
         let least = measured.iter().copied().fold(f64::INFINITY, f64::min);
         let most = measured.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let median = median(simulated);

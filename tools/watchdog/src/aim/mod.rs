@@ -44,7 +44,7 @@ pub struct Unmet {
 
 impl Unmet {
     /// `None` if the deadline is met, or if no mode is within the limit. The sensor's offset adds to what a limit must be.
-    pub fn of<const N: usize>(
+    pub fn find<const N: usize>(
         front: &Front<N>,
         aim: &Aim,
         allowed: Milliwatts,

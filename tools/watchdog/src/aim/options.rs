@@ -37,6 +37,6 @@ pub fn take(said: &mut Said, option: &str, parser: &mut Parser) -> Result<bool, 
 }
 
 /// Whether there was a value already.
-fn replace<T>(of: &mut Option<T>, value: T) -> bool {
-    of.replace(value).is_some()
+fn replace<T>(old: &mut Option<T>, value: T) -> bool {
+    old.replace(value).is_some()
 }

@@ -133,7 +133,10 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
         line("max_limit", &Watts(max));
     }
     if let Some(margin) = setup.config.backstop {
-        let most = limit.power.0.saturating_add(margin.of(limit.power).0);
+        let most = limit
+            .power
+            .0
+            .saturating_add(margin.for_limit(limit.power).0);
         line(
             "backstop",
             &format_args!("hardware, above {}", Watts(Milliwatts(most))),
@@ -255,7 +258,7 @@ fn json(setup: &Setup) -> Value {
         "limit_ma": config.current.map(|it| it.0),
         "max_limit_mw": config.max_limit.map(|it| it.0),
         "backstop_mw": config.backstop.map(|margin| {
-            limit.power.0.saturating_add(margin.of(limit.power).0)
+            limit.power.0.saturating_add(margin.for_limit(limit.power).0)
         }),
         "average": average,
         "schedule": schedule,

@@ -11,11 +11,11 @@ use crate::config::STATE_DIR;
 use crate::control::Priority;
 use crate::deadline::InTime;
 use crate::log::log;
-use crate::prior::{Origin, Prior};
+use crate::saved_state::{Origin, SavedState};
 
-/// The prior state with its file.
+/// The saved state with its file.
 pub struct Kept {
-    prior: Prior,
+    saved_state: SavedState,
 }
 
 impl Kept {
@@ -23,15 +23,15 @@ impl Kept {
     /// control is safer than a board without.
     pub fn keep(board: &Board, root: &Path) -> Result<Self, Failure> {
         let directory = below(root, Path::new(STATE_DIR));
-        let prior = Prior::keep(board, &InTime::plain(), root, &directory)?;
-        if let Origin::SavedAgain(why) = prior.origin() {
-            let path = prior.path().display();
+        let saved_state = SavedState::keep(board, &InTime::plain(), root, &directory)?;
+        if let Origin::SavedAgain(why) = saved_state.origin() {
+            let path = saved_state.path().display();
             log(
                 Priority::Warning,
                 format_args!("{path}: {why}; replaced by the present settings"),
             );
         }
-        if let Some(error) = prior.unwritten() {
+        if let Some(error) = saved_state.unwritten() {
             log(
                 Priority::Warning,
                 format_args!(
@@ -40,23 +40,23 @@ impl Kept {
                 ),
             );
         }
-        Ok(Self { prior })
+        Ok(Self { saved_state })
     }
 
     /// Adds the settings of knobs and sensors that were found since, before they are changed.
     pub fn complete(&mut self, board: &Board) {
-        self.prior.complete(board, &InTime::plain());
+        self.saved_state.complete(board, &InTime::plain());
     }
 
-    /// The prior state.
-    pub fn prior(&self) -> &Saved {
-        self.prior.saved()
+    /// The saved state.
+    pub fn saved(&self) -> &Saved {
+        self.saved_state.saved()
     }
 
-    /// Writes the prior state once there is space on the disk again.
+    /// Writes the saved state once there is space on the disk again.
     pub fn retry(&mut self, now: Milliseconds) {
-        if self.prior.retry(now) {
-            let path = self.prior.path().display();
+        if self.saved_state.retry(now) {
+            let path = self.saved_state.path().display();
             log(
                 Priority::Notice,
                 format_args!("{path}: saved the settings from before the start"),
@@ -67,15 +67,15 @@ impl Kept {
     /// Removes the file of a start that changed nothing on the board. A file that an earlier
     /// process left stays.
     pub fn withdraw(self) -> Result<(), Failure> {
-        if *self.prior.origin() != Origin::Left {
-            self.prior.remove()?;
+        if *self.saved_state.origin() != Origin::Left {
+            self.saved_state.remove()?;
         }
         Ok(())
     }
 
     /// Leaves the file for `wattgated restore` and for the next start of this boot.
     pub fn leave(self) {
-        if let Err(error) = self.prior.leave() {
+        if let Err(error) = self.saved_state.leave() {
             log(
                 Priority::Warning,
                 format_args!(

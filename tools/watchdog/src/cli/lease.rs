@@ -55,7 +55,7 @@ With PROGRAM, the exit code is that of PROGRAM, or 127 if it cannot be started.
 const RENEWAL: Duration = Duration::from_millis(500);
 
 /// Interval at which the end of the program, of the time and a signal are seen.
-const TURN: Duration = Duration::from_millis(50);
+const LEASE_TURN: Duration = Duration::from_millis(50);
 
 /// Runs the command with the arguments that follow its name. Returns the exit code.
 pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
@@ -98,7 +98,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
             average,
             model,
             for_ms: time.map(|time| time.0),
-            aim: said.wanted()?.map(WantedAim::of),
+            aim: said.wanted()?.map(WantedAim::from_wanted),
             program: Some(name.into_owned()),
         },
         client: None,
@@ -225,8 +225,8 @@ impl Held {
 fn wait(time: Duration, mut is_done: impl FnMut() -> bool) {
     let mut passed = Duration::ZERO;
     while passed < time && !is_done() {
-        thread::sleep(TURN);
-        passed += TURN;
+        thread::sleep(LEASE_TURN);
+        passed += LEASE_TURN;
     }
 }
 

@@ -32,17 +32,17 @@ Example:
 ";
 
 /// The address without `--listen`.
-const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_753);
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_753);
 
-/// The longest time without a look at slow clients.
-const TURN: Timespec = Timespec {
+/// The longest time between two checks of slow clients.
+const HTTP_TURN: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut address, mut root) = (DEFAULT, PathBuf::from("/"));
+    let (mut address, mut root) = (DEFAULT_ADDRESS, PathBuf::from("/"));
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("listen") => address = arguments.value()?.parse_with(loopback)?,
@@ -64,7 +64,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 .map(|(stream, flags)| PollFd::from_borrowed_fd(stream, flags))
                 .collect();
             // An error, such as EINTR, is as good as an event: nothing blocks.
-            poll(&mut waiting, Some(&TURN)).map_or(true, |ready| ready > 0)
+            poll(&mut waiting, Some(&HTTP_TURN)).map_or(true, |ready| ready > 0)
         };
         http.turn(is_ready, System.now(), page);
     }

@@ -37,8 +37,8 @@ use crate::group::GroupError;
 use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
 use crate::log::finish;
-use crate::prior::PriorError;
 use crate::quantity::Watts;
+use crate::saved_state::SavedStateError;
 use crate::setup::{Setup, SetupError};
 
 const USAGE: &str = "\
@@ -100,7 +100,7 @@ pub enum Failure {
     #[error("{0}")]
     Lock(#[from] LockError),
     #[error("{0}")]
-    Prior(#[from] PriorError),
+    SavedState(#[from] SavedStateError),
     /// The mode is set as far as the knobs obey.
     #[error("{} of the board's knobs do not obey: {}", .0.len(), list(.0))]
     Disobeyed(Vec<Disobedience>),
@@ -154,7 +154,7 @@ impl Failed for Failure {
             | Self::Setup(SetupError::Model { .. })
             | Self::NotWritable { .. }
             | Self::Lock(_)
-            | Self::Prior(_)
+            | Self::SavedState(_)
             | Self::Apply(_)
             | Self::Client(ClientError::NoDaemon { .. })
             | Self::Group(GroupError::Unreadable(_))
@@ -230,12 +230,12 @@ fn list(knobs: &[Disobedience]) -> String {
 
 /// The arguments of all commands that access the board: the config and the board's root.
 #[derive(Debug)]
-struct Place {
+struct BoardArguments {
     config: PathBuf,
     root: PathBuf,
 }
 
-impl Place {
+impl BoardArguments {
     fn setup(&self) -> Result<Setup, Failure> {
         let config = Config::read(&self.config)?;
         Ok(Setup::new(config, &InTime::plain(), &self.root)?)
@@ -254,7 +254,7 @@ impl Place {
 fn parse(
     mut parser: Parser,
     mut flag: impl FnMut(&Arg<'_>) -> bool,
-) -> Result<Option<Place>, Failure> {
+) -> Result<Option<BoardArguments>, Failure> {
     let (mut config, mut root) = (None, PathBuf::from("/"));
     while let Some(argument) = parser.next()? {
         match argument {
@@ -266,7 +266,7 @@ fn parse(
         }
     }
     let config = config.ok_or(Failure::Missing("--config"))?;
-    Ok(Some(Place { config, root }))
+    Ok(Some(BoardArguments { config, root }))
 }
 
 /// The knobs that this process may not write.

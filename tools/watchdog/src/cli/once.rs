@@ -152,7 +152,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
     let mut control = Control::new(setup, files);
     let start = System.now();
     while System.now().since(start) < MEASURED && !stop.load(Ordering::Relaxed) {
-        let next = control.look(System.now(), &mut |event| log(event.priority(), &event));
+        let next = control.step(System.now(), &mut |event| log(event.priority(), &event));
         let wait = next.since(System.now()).0.clamp(1, 100);
         thread::sleep(Duration::from_millis(wait));
     }
@@ -177,7 +177,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
             if !lesson.is_full() {
                 log(Priority::Notice, NOT_FULL);
             }
-            let older = lesson::usable(root, &lesson.of, System.utc());
+            let older = lesson::usable(root, &lesson.subject, System.utc());
             setup
                 .choices
                 .learn_now(&lesson, older.as_ref(), &setup.board);
@@ -205,7 +205,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
 
 /// Saves what was learned; on error says so, since it is lost.
 fn save(lesson: &Lesson, root: &Path) {
-    let path = file(root, &lesson.of);
+    let path = file(root, &lesson.subject);
     let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
     if let Err(why) = folder.and_then(|()| replace(&path, lesson.to_string().as_bytes())) {
         let path = path.display();

@@ -9,7 +9,7 @@ use super::{EXIT_CODES, Failure, below, check_writable, print};
 use crate::config::STATE_DIR;
 use crate::deadline::InTime;
 use crate::lock::Lock;
-use crate::prior::Prior;
+use crate::saved_state::SavedState;
 use crate::setup::SetupError;
 
 const USAGE: &str = "\
@@ -42,7 +42,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let mut board = board.map_err(SetupError::from)?;
     let _lock = Lock::take(&root)?;
     let directory = below(&root, Path::new(STATE_DIR));
-    let Some(prior) = Prior::left(&files, &root, &directory)? else {
+    let Some(saved_state) = SavedState::left(&files, &root, &directory)? else {
         let path = directory.join("prior");
         return print(&format!(
             "nothing to restore: {} has no settings of this boot\n",
@@ -50,6 +50,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         ));
     };
     check_writable(&board)?;
-    prior.restore(&mut board, &mut InTime::plain())?;
+    saved_state.restore(&mut board, &mut InTime::plain())?;
     print("restored the settings from before the daemon's start; no limit holds now\n")
 }

@@ -1,4 +1,4 @@
-//! `run`: the daemon's process. Saves the prior state, holds the limit, and leaves a mode in which it holds.
+//! `run`: the daemon's process. Saves the state of the board, holds the limit, and leaves a mode in which it holds.
 //!
 //! There is one thread. After each control cycle it polls until the next cycle is due, a signal
 //! arrives, or a client sends a request.
@@ -23,7 +23,7 @@ use wattgate_runtime::{Milliseconds, Status};
 
 use super::kept::Kept;
 use super::waiting;
-use super::{EXIT_CODES, Failure, Place, below, check_writable, parse, print};
+use super::{BoardArguments, EXIT_CODES, Failure, below, check_writable, parse, print};
 use crate::clock::{Clock, System};
 use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
@@ -31,7 +31,7 @@ use crate::daemon::Daemon;
 use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
-use crate::lesson::{self, Lesson, Taught};
+use crate::lesson::{self, Lesson, TaughtMode};
 use crate::limits::{self, Lowerings};
 use crate::lock::{Lock, directory, root_directory};
 use crate::log::log;
@@ -68,7 +68,7 @@ Example:
 /// Interval of systemd's watchdog notifications.
 const ALIVE_INTERVAL: Milliseconds = Milliseconds(1_000);
 
-/// Writing a file may take this long. The loop writes only if the next look is due later than that.
+/// Writing a file may take this long. The loop writes only if the next step is due later than that.
 const MIN_TIME_FOR_FILE: Milliseconds = Milliseconds(50);
 
 /// Name of the file that calls for root, beside the socket.
@@ -81,7 +81,7 @@ const SAVE_INTERVAL: Milliseconds = Milliseconds(10_000);
 const LESSON_INTERVAL: Milliseconds = Milliseconds(60_000);
 
 /// Interval of the searches for clocks that are missing.
-const SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
+const CLOCK_SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
@@ -158,7 +158,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let files = InTime::new().map_err(Failure::Thread)?;
     lock_memory();
     let mut daemon = Daemon::new(setup, files, System.utc(), lowerings);
-    daemon.keep_own(kept.prior());
+    daemon.keep_own(kept.saved());
     let mut process = Process {
         daemon,
         kept,
@@ -315,7 +315,7 @@ struct Lessons {
     saver: Option<(PathBuf, Saver)>,
     saved: Option<Lesson>,
     changes: u64,
-    looked: Milliseconds,
+    checked: Milliseconds,
     has_failed: bool,
 }
 
@@ -326,7 +326,7 @@ impl Lessons {
             saver: None,
             saved: None,
             changes: 0,
-            looked: System.now(),
+            checked: System.now(),
             has_failed: false,
         }
     }
@@ -334,8 +334,8 @@ impl Lessons {
     /// Once a minute, if there is something new.
     fn save(&mut self, daemon: &Daemon<InTime>) {
         let now = System.now();
-        if now.since(self.looked) >= LESSON_INTERVAL {
-            self.looked = now;
+        if now.since(self.checked) >= LESSON_INTERVAL {
+            self.checked = now;
             self.give(daemon);
         }
     }
@@ -348,23 +348,27 @@ impl Lessons {
         if self
             .saved
             .as_ref()
-            .is_none_or(|saved| saved.of != lesson.of)
+            .is_none_or(|saved| saved.subject != lesson.subject)
         {
-            self.saved = lesson::usable(&self.root, &lesson.of, at);
+            self.saved = lesson::usable(&self.root, &lesson.subject, at);
         }
         let lesson = match &self.saved {
             Some(saved) => lesson.after(saved),
             None => lesson,
         };
         let said = |it: &Lesson| -> Vec<_> {
-            let of = |it: &Taught| (it.mode, it.is_full, it.ln.to_bits());
-            it.modes.iter().map(of).collect()
+            let fields = |it: &TaughtMode| (it.mode, it.is_full, it.ln.to_bits());
+            it.modes.iter().map(fields).collect()
         };
         if self.saved.as_ref().map(said) == Some(said(&lesson)) {
             return;
         }
-        let path = lesson::file(&self.root, &lesson.of);
-        if self.saver.as_ref().is_none_or(|(of, _)| *of != path) {
+        let path = lesson::file(&self.root, &lesson.subject);
+        if self
+            .saver
+            .as_ref()
+            .is_none_or(|(saved_path, _)| *saved_path != path)
+        {
             self.saver = Saver::new([path.clone()]).ok().map(|saver| (path, saver));
         }
         if let Some((path, saver)) = &self.saver {
@@ -393,10 +397,10 @@ impl Lessons {
 
 impl Process {
     /// Runs the control loop until SIGTERM or SIGINT.
-    fn run(&mut self, place: &Place) {
+    fn run(&mut self, place: &BoardArguments) {
         let mut emit = |event: Event<'_>| log(event.priority(), &event);
         while !self.signals.stop.load(Ordering::Relaxed) {
-            let next = self.daemon.look(&System, &mut emit);
+            let next = self.daemon.step(&System, &mut emit);
             self.report_alive();
             if self.signals.reload.swap(false, Ordering::Relaxed) {
                 self.reload(place);
@@ -405,7 +409,7 @@ impl Process {
             self.save_lowerings();
             self.lessons.save(&self.daemon);
             self.call_root();
-            // A late glance at the mode does less harm than a late look.
+            // A late glance at the mode does less harm than a late step.
             let due = self.daemon.due().unwrap_or(next);
             self.write_files(due);
             self.find_clocks(place, due);
@@ -413,7 +417,7 @@ impl Process {
         }
     }
 
-    /// Serves clients until the next look is due, a signal arrives, or a client changes the limit
+    /// Serves clients until the next step is due, a signal arrives, or a client changes the limit
     /// or the model.
     fn serve(&mut self, next: Milliseconds) {
         let mut is_ready = false;
@@ -423,9 +427,9 @@ impl Process {
                 return;
             }
             let services = &mut self.services;
-            let is_look_due = services.turn(is_ready, &mut self.daemon, &System, next);
+            let is_step_due = services.turn(is_ready, &mut self.daemon, &System, next);
             self.save_lowerings();
-            if is_look_due {
+            if is_step_due {
                 return;
             }
             let now = System.now();
@@ -455,7 +459,7 @@ impl Process {
             };
             PollFd::from_borrowed_fd(stream, flags)
         });
-        // An error, such as EINTR, counts as a signal: the next look comes early.
+        // An error, such as EINTR, counts as a signal: the next step comes early.
         let used = used.min(waiting.len());
         let Ok(_) = poll(&mut waiting[..used], Some(&timeout)) else {
             return (true, false);
@@ -544,7 +548,7 @@ impl Process {
         self.daemon.note_saved(self.saver.saved());
     }
 
-    /// Writes the files that are due if there is enough time before the next look.
+    /// Writes the files that are due if there is enough time before the next step.
     fn write_files(&mut self, next: Milliseconds) {
         let now = System.now();
         if next.since(now) < MIN_TIME_FOR_FILE {
@@ -558,10 +562,10 @@ impl Process {
     }
 
     /// Looks for clocks that were missing, and controls the board with those that have come.
-    fn find_clocks(&mut self, place: &Place, next: Milliseconds) {
+    fn find_clocks(&mut self, place: &BoardArguments, next: Milliseconds) {
         let now = System.now();
         let late = waiting::late(self.daemon.board());
-        let is_time = now.since(self.searched) >= SEARCH_INTERVAL;
+        let is_time = now.since(self.searched) >= CLOCK_SEARCH_INTERVAL;
         if late == 0 || !is_time || next.since(now) < MIN_TIME_FOR_FILE {
             return;
         }
@@ -580,7 +584,7 @@ impl Process {
     }
 
     /// Reads the config again and takes over its limits.
-    fn reload(&mut self, place: &Place) {
+    fn reload(&mut self, place: &BoardArguments) {
         let path = place.config.display();
         match Config::read(&place.config) {
             Ok(new) => {

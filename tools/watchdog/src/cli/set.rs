@@ -84,7 +84,7 @@ Example:
 /// Runs `set-limit` with the arguments that follow its name.
 pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
     let (mut power, mut average, mut time) = (None, None, None);
-    let (mut is_lifted, mut of) = (false, None);
+    let (mut is_lifted, mut owner_of_limit) = (false, None);
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -94,14 +94,14 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
             Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
             Arg::Long("lift") => is_lifted = true,
-            Arg::Long("of") => of = Some(arguments.value()?.parse_with(owner)?),
+            Arg::Long("of") => owner_of_limit = Some(arguments.value()?.parse_with(owner)?),
             Arg::Short('h') | Arg::Long("help") => return print(&format!("{LIMIT}{EXIT_CODES}")),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let request = match (power, average, time, is_lifted, of) {
+    let request = match (power, average, time, is_lifted, owner_of_limit) {
         (None, None, None, true, Some(owner)) => Request::Lift(owner),
         (None, None, None, true, None) => Request::SetLimit(None),
         (Some(Power(power)), average, time, false, None) => Request::SetLimit(Some(WantedLimit {
@@ -166,7 +166,11 @@ pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
             "one of two: an objective or a deadline, or --lift alone",
         ));
     }
-    ask(Request::SetAim(wanted.map(WantedAim::of)), &root, is_json)
+    ask(
+        Request::SetAim(wanted.map(WantedAim::from_wanted)),
+        &root,
+        is_json,
+    )
 }
 
 /// Takes an option of an aim, and refuses any other one.

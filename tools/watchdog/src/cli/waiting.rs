@@ -12,7 +12,7 @@ use wattgate_board::{Board, DiscoverError, Missing};
 use wattgate_runtime::Milliseconds;
 
 use super::kept::Kept;
-use super::{Failure, Place};
+use super::{BoardArguments, Failure};
 use crate::clock::{Clock, System};
 use crate::config::Config;
 use crate::control::Priority;
@@ -30,14 +30,14 @@ const BOOTED: Milliseconds = Milliseconds(60_000);
 
 /// Clocks that are waited for while the board boots, as [`Missing`] names them. Files of the memory clock are not:
 /// containers and old boards lack them.
-const LATE: [&str; 2] = ["CPU clock", "GPU clock"];
+const LATE_CLOCKS: [&str; 2] = ["CPU clock", "GPU clock"];
 
 /// Interval of the attempts while the board boots, and afterwards.
 const EARLY_INTERVAL: Milliseconds = Milliseconds(500);
-const INTERVAL: Milliseconds = Milliseconds(5_000);
+const LATER_INTERVAL: Milliseconds = Milliseconds(5_000);
 
 /// Interval at which signals are seen and systemd is told that the daemon lives.
-const TURN: Duration = Duration::from_millis(500);
+const SIGNAL_TURN: Duration = Duration::from_millis(500);
 
 /// The least mode, while the board cannot be controlled.
 struct Hold {
@@ -51,7 +51,7 @@ struct Hold {
 /// Sets up the control of a board. Holds the least mode until that succeeds, and refuses all clients. `None` if
 /// `is_stopped` comes first. Fails where waiting cannot help.
 pub fn setup(
-    place: &Place,
+    place: &BoardArguments,
     group: Option<u32>,
     notify: &SdNotify,
     is_stopped: impl Fn() -> bool,
@@ -86,7 +86,11 @@ pub fn setup(
             // Without clients all the same.
             hold.socket = Socket::open(&directory(&place.root), group).ok();
         }
-        let interval = if is_booting { EARLY_INTERVAL } else { INTERVAL };
+        let interval = if is_booting {
+            EARLY_INTERVAL
+        } else {
+            LATER_INTERVAL
+        };
         while System.now().since(tried) < interval {
             if is_stopped() {
                 if let Some(kept) = hold.kept {
@@ -104,14 +108,14 @@ pub fn setup(
                 let message = format!("the daemon holds the least mode and waits: {lacks}");
                 socket.turn_away(System.now(), &Refused::new("waiting", message));
             }
-            thread::sleep(TURN);
+            thread::sleep(SIGNAL_TURN);
         }
     }
 }
 
 impl Hold {
     /// Sets the least mode as far as the board's knobs are there, and tells what is new.
-    fn set(&mut self, place: &Place, lacks: &str) {
+    fn set(&mut self, place: &BoardArguments, lacks: &str) {
         let set = self.try_to_set(place);
         let set = set.unwrap_or_else(|error| format!("the least mode cannot be set: {error}"));
         let now = [lacks.to_owned(), set];
@@ -125,7 +129,7 @@ impl Hold {
         }
     }
 
-    fn try_to_set(&mut self, place: &Place) -> Result<String, Failure> {
+    fn try_to_set(&mut self, place: &BoardArguments) -> Result<String, Failure> {
         let mut files = InTime::plain();
         let mut board = Board::discover_knobs(&files, &place.root).map_err(SetupError::from)?;
         match &mut self.kept {
@@ -152,11 +156,11 @@ pub fn late(board: &Board) -> usize {
 
 /// Whether a clock is missing because its file does not exist yet.
 fn is_late(missing: &Missing) -> bool {
-    LATE.contains(&missing.what) && missing.why == ErrorKind::NotFound
+    LATE_CLOCKS.contains(&missing.what) && missing.why == ErrorKind::NotFound
 }
 
 /// Whether what a board lacks may come.
-fn may_come(why: &SetupError, place: &Place) -> bool {
+fn may_come(why: &SetupError, place: &BoardArguments) -> bool {
     match why {
         SetupError::Board(DiscoverError::TooManyCores { .. }) => false,
         // A root that is no board's stays so. The sensor's driver may be bound later, at the boot or by hand.
@@ -174,7 +178,7 @@ fn may_come(why: &SetupError, place: &Place) -> bool {
 }
 
 /// A board without an uptime has booted.
-fn is_booting(place: &Place) -> bool {
+fn is_booting(place: &BoardArguments) -> bool {
     let text = std::fs::read_to_string(place.root.join("proc/uptime")).unwrap_or_default();
     let seconds = text.split_whitespace().next();
     let seconds: Option<f64> = seconds.and_then(|word| word.parse().ok());
@@ -202,7 +206,7 @@ mod tests {
     #[test]
     fn a_board_boots_for_a_minute() {
         let root = tempfile::tempdir().expect("a folder");
-        let place = Place {
+        let place = BoardArguments {
             config: root.path().join("config"),
             root: root.path().to_owned(),
         };

@@ -23,9 +23,9 @@ use crate::quantity::{Cores, Margin, Memory, Milliamperes, PowerOrCurrent, Watts
 use crate::schedule::Schedule;
 
 /// The only config version that this program reads.
-const VERSION: u32 = 1;
+const CONFIG_VERSION: u32 = 1;
 
-/// Directory of the prior state, below the board's root.
+/// Directory of the saved state, below the board's root.
 pub const STATE_DIR: &str = "/var/lib/wattgate";
 
 /// Why a config is refused.
@@ -43,7 +43,7 @@ pub enum ConfigError {
         message: String,
     },
     /// The file has another version.
-    #[error("{}: version is {version}, expected {VERSION}", path.display())]
+    #[error("{}: version is {version}, expected {CONFIG_VERSION}", path.display())]
     Version { path: PathBuf, version: u32 },
     /// `backstop_margin` without `backstop`.
     #[error("{}: backstop_margin needs backstop = \"hardware\"", path.display())]
@@ -67,7 +67,7 @@ pub fn text(model: &Path, limit: Milliwatts) -> String {
     // A string of JSON is one of TOML.
     let model = serde_json::Value::from(model.to_string_lossy());
     format!(
-        "version = {VERSION}\nmodel = {model}\nlimit = \"{}mW\"\n",
+        "version = {CONFIG_VERSION}\nmodel = {model}\nlimit = \"{}mW\"\n",
         limit.0
     )
 }
@@ -145,12 +145,12 @@ impl Config {
             version: u32,
         }
         let Version { version } = toml::from_str(text).map_err(defect)?;
-        if version != VERSION {
+        if version != CONFIG_VERSION {
             let path = path.to_owned();
             return Err(ConfigError::Version { path, version });
         }
         let file: File = toml::from_str(text).map_err(defect)?;
-        debug_assert_eq!(file.version, VERSION);
+        debug_assert_eq!(file.version, CONFIG_VERSION);
         let gone = file.gone();
         let average = file.average.map(|average| Average {
             power: average.power.0,

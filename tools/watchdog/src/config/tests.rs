@@ -418,7 +418,9 @@ fn a_backstop_has_a_margin_in_its_range() {
     };
     let margin = |keys: &str| {
         let config = config(keys).expect("a config");
-        config.backstop.map(|margin| margin.of(Milliwatts(10_000)))
+        config
+            .backstop
+            .map(|margin| margin.for_limit(Milliwatts(10_000)))
     };
     assert_eq!(margin(""), None);
     let on = "backstop = \"hardware\"\n";

@@ -10,25 +10,25 @@ use wattgate_runtime::{Milliseconds, ModeId, PowerMode};
 
 use super::Control;
 
-/// Interval of looks while clocks follow.
+/// Interval of steps while clocks follow.
 pub(super) const ARRIVAL_INTERVAL: Milliseconds = Milliseconds(10);
 
 /// Maximum of the wait. The limit applies to the mean of this time: on a board that takes longer, waiting
 /// does not hold it, and the governor must decide with what it knows.
-const LONGEST: Milliseconds = WINDOW;
+const LONGEST_WAIT: Milliseconds = WINDOW;
 
 /// Least patience with a clock that does not follow: 107 ms on Thor (`jetson-platform.md`, addendum), and a
 /// third more.
 const LEAST_PATIENCE: Milliseconds = Milliseconds(150);
 
 /// Number of times that are remembered. One slow change does not slow the board for ever.
-const REMEMBERED: usize = 8;
+const REMEMBERED_TIMES: usize = 8;
 
 /// A mode that was set.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     id: ModeId,
-    /// The first look after it: the board had all knobs then.
+    /// The first step after it: the board had all knobs then.
     since: Option<Milliseconds>,
     /// When the board showed its clocks.
     followed: Option<Milliseconds>,
@@ -43,7 +43,7 @@ struct Change {
 pub(super) struct Arrival {
     change: Option<Change>,
     /// The times of recent visible changes, 0 for none, and the place of the next one.
-    took: [Milliseconds; REMEMBERED],
+    took: [Milliseconds; REMEMBERED_TIMES],
     next: usize,
     /// How long to wait for a clock that does not follow.
     patience: Milliseconds,
@@ -53,9 +53,9 @@ impl Arrival {
     pub(super) fn new() -> Self {
         Self {
             change: None,
-            took: [Milliseconds(0); REMEMBERED],
+            took: [Milliseconds(0); REMEMBERED_TIMES],
             next: 0,
-            patience: LONGEST,
+            patience: LONGEST_WAIT,
         }
     }
 
@@ -98,7 +98,7 @@ impl Arrival {
             true => passed >= self.patience,
             false => passed >= self.longest(),
         };
-        let is_over = passed >= LONGEST;
+        let is_over = passed >= LONGEST_WAIT;
         if is_over && is_late && self.longest() == Milliseconds(0) {
             // The board's clocks never show a mode, as while it idles.
             self.patience = LEAST_PATIENCE;
@@ -113,16 +113,16 @@ impl Arrival {
         if let Some(place) = self.took.get_mut(self.next) {
             *place = took;
         }
-        self.next = (self.next + 1) % REMEMBERED;
+        self.next = (self.next + 1) % REMEMBERED_TIMES;
         let longest = self.longest().0;
         let patience = Milliseconds(longest + longest / 3);
-        self.patience = patience.clamp(LEAST_PATIENCE, LONGEST);
+        self.patience = patience.clamp(LEAST_PATIENCE, LONGEST_WAIT);
     }
 
-    /// The longest of the recent changes, at most [`LONGEST`].
+    /// The longest of the recent changes, at most [`LONGEST_WAIT`].
     fn longest(&self) -> Milliseconds {
         let longest = self.took.iter().max().copied();
-        longest.unwrap_or_default().min(LONGEST)
+        longest.unwrap_or_default().min(LONGEST_WAIT)
     }
 }
 
@@ -147,7 +147,7 @@ impl<F: Files> Control<F> {
         is_made
     }
 
-    /// A mode was set: waits for its clocks from the next look on.
+    /// A mode was set: waits for its clocks from the next step on.
     pub(super) fn await_clocks(&mut self, id: ModeId, mode: &PowerMode) {
         let before = self.current;
         let is_visible = before.is_none_or(|before| self.board.shows_change(&before, mode));
@@ -162,9 +162,9 @@ mod tests {
     /// Sets a mode whose clocks take a time, and returns when it counts as made.
     fn made(arrival: &mut Arrival, takes: u64, is_visible: bool) -> u64 {
         arrival.begin(ModeId(0), is_visible);
-        let looks = (0..2_000).step_by(10);
+        let times = (0..2_000).step_by(10);
         let mut made = None;
-        for passed in looks {
+        for passed in times {
             let is_shown = !is_visible || passed >= takes;
             if arrival.take(Milliseconds(1_000 + passed), is_shown) {
                 made = made.or(Some(passed));

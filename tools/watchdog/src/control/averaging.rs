@@ -11,7 +11,7 @@ use wattgate_runtime::Milliwatts;
 use super::{Control, Event};
 
 /// Samples to average: 54 ms. The bounds of `wattgate-judge` on both settings are met with 64 and
-/// with 512 samples. Fewer than 64 show a step no sooner, because looks are 16 to 90 ms apart, and more
+/// with 512 samples. Fewer than 64 show a step no sooner, because steps are 16 to 90 ms apart, and more
 /// of the load's ripple.
 const FEW: u32 = 64;
 

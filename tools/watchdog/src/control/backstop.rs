@@ -58,7 +58,7 @@ impl Backstop {
         };
         let margin = match self.is_tight {
             true => Milliwatts(0),
-            false => self.margin.of(self.limit),
+            false => self.margin.for_limit(self.limit),
         };
         board.set_backstop(files, own, self.limit, margin)
     }

@@ -6,7 +6,7 @@ use wattgate_runtime::Milliseconds;
 use super::event::Event;
 
 /// A knob is reported at most once in this time, however often it obeys in between.
-const INTERVAL: Milliseconds = Milliseconds(600_000);
+const KNOB_REPORT_INTERVAL: Milliseconds = Milliseconds(600_000);
 
 /// What is known of knobs that do not obey.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Reported {
     ) {
         for knob in disobedient.clone() {
             match self.0.iter_mut().find(|it| it.knob.path == knob.path) {
-                Some(known) if known.is_open || now.since(known.at) < INTERVAL => {}
+                Some(known) if known.is_open || now.since(known.at) < KNOB_REPORT_INTERVAL => {}
                 Some(known) => {
                     emit(Event::Disobeys(knob));
                     (known.knob, known.at, known.is_open) = (knob.clone(), now, true);

@@ -10,12 +10,12 @@ use wattgate_runtime::{Milliseconds, Milliwatts};
 /// The contract's reaction: over for longer, in the least mode, cannot be held.
 const REACTION: Milliseconds = Milliseconds(1_000);
 
-/// The time that the backstop gets. It acts within a millisecond; the mean over 430 ms and its look are slower.
+/// The time that the backstop gets. It acts within a millisecond; the mean over 430 ms and its step are slower.
 const BACKSTOP_TIME: Milliseconds = Milliseconds(2_000);
 
 /// The power must be within the limit for this long before the alarm ends: in the least mode, where the backstop may be
 /// what keeps it there, and in a higher one.
-const QUIET: Milliseconds = Milliseconds(10_000);
+const ALARM_END: Milliseconds = Milliseconds(10_000);
 const QUIET_ABOVE: Milliseconds = Milliseconds(1_000);
 
 /// Since when the power has been over a limit in the least mode.
@@ -74,7 +74,7 @@ impl Escalation {
     ) {
         let is_over = |limit: Milliwatts| power.map(|power| is_least && power > limit);
         let longer = if has_backstop { BACKSTOP_TIME.0 } else { 0 };
-        let quiet = if is_least { QUIET } else { QUIET_ABOVE };
+        let quiet = if is_least { ALARM_END } else { QUIET_ABOVE };
         self.over.note(now, is_over(limit), REACTION, quiet);
         let call = Milliseconds(REACTION.0 + longer);
         self.roots.note(now, is_over(roots), call, quiet);
@@ -99,12 +99,12 @@ impl Escalation {
 mod tests {
     use super::*;
 
-    /// What follows from a course of powers in W, a look each 100 ms: the times in ms at which alarm and call begin and
+    /// What follows from a course of powers in W, a step each 100 ms: the times in ms at which alarm and call begin and
     /// end.
     fn course(powers: &[(u32, u64)], has_backstop: bool) -> Vec<(u64, bool, bool)> {
         let (mut escalation, mut now, mut changes) = (Escalation::default(), 0, Vec::new());
-        for &(watts, looks) in powers {
-            for _ in 0..looks {
+        for &(watts, steps) in powers {
+            for _ in 0..steps {
                 now += 100;
                 let limits = [Milliwatts(10_000), Milliwatts(15_000)];
                 let power = (watts > 0).then_some(Milliwatts(1_000 * watts));

@@ -1,13 +1,13 @@
-//! The control cycle, called a *look*: sample the board, step the governor, apply the mode.
+//! The control cycle, called a *step*: sample the board, step the governor, apply the mode.
 //!
 //! Time is an argument and files are accessed through [`Files`], so the cycle runs on a simulated
 //! board in simulated time. It allocates only for the messages of I/O errors.
 //!
 //! ```text
 //! sample ──┐
-//! raised? ─├─► Governor::step ─► Keep ──► read-back, next look when the governor is due
+//! raised? ─├─► Governor::step ─► Keep ──► read-back, next step when the governor is due
 //! events ──┘          │
-//!                     └────────► Apply ─► Board::apply ─► next look at once
+//!                     └────────► Apply ─► Board::apply ─► next step at once
 //! ```
 
 mod arrival;
@@ -58,9 +58,9 @@ const MOST_OF_PREDICTED: u32 = 8;
 const CONTRADICTION: Milliseconds = Milliseconds(3_000);
 
 /// Interval of searches for lost sensors.
-const SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
+const SENSOR_SEARCH_INTERVAL: Milliseconds = Milliseconds(5_000);
 
-/// Interval of looks while the board is yielded. The sensor's low-pass of 430 ms loses no energy
+/// Interval of steps while the board is yielded. The sensor's low-pass of 430 ms loses no energy
 /// between them.
 const WATCH_INTERVAL: Milliseconds = Milliseconds(100);
 
@@ -95,7 +95,7 @@ pub struct Control<F> {
     state: State,
     /// The mode that was told last, and the states that were told of it.
     told: (Option<ModeId>, Vec<State>),
-    /// Whether another program has the board: looks read, and write nothing.
+    /// Whether another program has the board: steps read, and write nothing.
     is_yielded: bool,
     surroundings: Surroundings,
     throttling: Throttling,
@@ -106,7 +106,7 @@ pub struct Control<F> {
     full_load: FullLoad,
     /// The limit without what clients ask for.
     roots: Milliwatts,
-    /// Steps that were told since the last look.
+    /// Steps of the workload that were told since the last control step.
     steps: Option<u64>,
 }
 
@@ -385,7 +385,7 @@ impl<F: Files> Control<F> {
         self.surroundings.seen
     }
 
-    /// Yields the board to another program, or takes it over again. The next look then sets a mode
+    /// Yields the board to another program, or takes it over again. The next step then sets a mode
     /// that fits the limit both by what the governor learned and by the model alone.
     pub fn set_yielded(&mut self, is_yielded: bool) {
         self.is_yielded = is_yielded;
@@ -406,14 +406,14 @@ impl<F: Files> Control<F> {
         self.surroundings.checked = None;
     }
 
-    /// When the next control cycle is due; `None` if the next call of [`Self::look`] runs one in any case.
+    /// When the next control cycle is due; `None` if the next call of [`Self::step`] runs one in any case.
     pub fn due(&self) -> Option<Milliseconds> {
         self.due
     }
 
     /// Runs one control cycle, or only glances at the mode if no cycle is due. Returns
     /// when to call it again; an earlier call is harmless.
-    pub fn look(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+    pub fn step(&mut self, now: Milliseconds, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         if let Some(next) = self.glance(now) {
             return next;
         }
@@ -592,7 +592,7 @@ impl<F: Files> Control<F> {
         self.choices.lesson(drawn, least, &self.board, at)
     }
 
-    /// Makes the mode unknown. The next call looks in any case.
+    /// Makes the mode unknown. The next call steps in any case.
     fn forget_mode(&mut self) {
         self.arrival.forget();
         (self.shown, self.due) = (None, None);
@@ -620,7 +620,7 @@ impl<F: Files> Control<F> {
     /// Looks for sensors that have been lost for some time, again and again.
     fn find_sensors(&mut self, now: Milliseconds) {
         let since = *self.sensor.lost.get_or_insert(now);
-        if now.since(since) >= SEARCH_INTERVAL {
+        if now.since(since) >= SENSOR_SEARCH_INTERVAL {
             self.sensor.lost = Some(now);
             // Not found now; the next search may find them.
             let _ = self.board.find_sensors(&self.files);

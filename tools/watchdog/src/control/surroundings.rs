@@ -11,7 +11,7 @@ use super::{Control, Event};
 const SURROUNDINGS_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// Interval of the reads of the clocks that run while the firmware throttles: each read of a CPU clock that is off then
-/// writes a line into the kernel's log (`jetson-platform.md`, section 5.1).
+/// writes a line into Linux's log (`jetson-platform.md`, section 5.1).
 const THROTTLED_INTERVAL: Milliseconds = Milliseconds(10_000);
 
 impl<F: Files> Control<F> {

@@ -80,7 +80,7 @@ impl Violations {
     }
 
     /// Takes the power of the `passed` time up to `now`, `None` if it is unknown, and the governor's status
-    /// before and after the look. A stretch over what is allowed is a violation when the governor answers
+    /// before and after the step. A stretch over what is allowed is a violation when the governor answers
     /// it, and otherwise once it is longer than the limit's mean.
     pub(super) fn note(
         &mut self,

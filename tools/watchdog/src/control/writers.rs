@@ -29,7 +29,7 @@ pub(super) struct Disturbances {
 }
 
 impl<F: Files> Control<F> {
-    /// Looks for a raised mode before the next look is due, without the sensor, whose bus is slow. Returns
+    /// Looks for a raised mode before the next step is due, without the sensor, whose bus is slow. Returns
     /// when to glance or to look again; `None` if it is time to look.
     pub(super) fn glance(&self, now: Milliseconds) -> Option<Milliseconds> {
         let is_due = self.due.is_none_or(|due| now >= due);
@@ -54,7 +54,7 @@ impl<F: Files> Control<F> {
         }
     }
 
-    /// Tests the knobs, and reads the wanted mode back, each if it is due. True if the next look must not wait:
+    /// Tests the knobs, and reads the wanted mode back, each if it is due. True if the next step must not wait:
     /// the board has left the mode, or can be set to other modes than before.
     pub(super) fn is_disturbed(
         &mut self,

@@ -127,7 +127,7 @@ impl<F: Files> Daemon<F> {
         report.aim = (wanted != Wanted::FASTEST).then(|| Shown(wanted).to_string());
         report.steps = steps;
         report.remaining_ms = remaining.map(|it| it.0);
-        (report.step, report.slower_step) = (self.step(0), self.step(1));
+        (report.step, report.slower_step) = (self.workload_step(0), self.workload_step(1));
         report.budget_left_mj = self.control.budget_left();
         // Since the newest lease began.
         let energy = |before: u64| report.energy_mj.saturating_sub(before);
@@ -139,19 +139,19 @@ impl<F: Files> Daemon<F> {
     fn unmet(&self, allowed: Milliwatts) -> Option<Unmet> {
         let deadline = self.aim.deadline?;
         if self.control.slowness().is_some()
-            && let Some(step) = self.step(0)
+            && let Some(step) = self.workload_step(0)
             && step.us <= deadline.0
         {
             return None;
         }
         let offset = self.board().sensor_offset();
-        Unmet::of(&self.control.choices().front, &self.aim, allowed, offset)
+        Unmet::find(&self.control.choices().front, &self.aim, allowed, offset)
     }
 
     /// Time and energy of a step in the present mode, or in one that is slower by so many places on the front: the
     /// measured time and power where they are known, the predicted ones elsewhere. `None` without a prediction: the lowest
     /// mode of a board need not be one of the model's.
-    fn step(&self, slower: usize) -> Option<Step> {
+    fn workload_step(&self, slower: usize) -> Option<Step> {
         let (status, _) = self.control.status();
         let front = &self.control.choices().front;
         let at = |index: usize| Some((front.points().get(index)?, front.times().get(index)?));

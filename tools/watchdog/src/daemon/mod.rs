@@ -40,8 +40,8 @@ use self::models::{Loaded, folder};
 /// Interval of the schedule check, and of a user's attempts to load a model.
 const SECOND: Milliseconds = Milliseconds(1_000);
 
-/// A look that comes this much later than it was due counts as late: the board is busy, or clients disturb.
-const LATE: Milliseconds = Milliseconds(50);
+/// A step that comes this much later than it was due counts as late: the board is busy, or clients disturb.
+const LATE_BY: Milliseconds = Milliseconds(50);
 
 /// The limit is raised at most this often in a second, whatever clients do. It is lowered at once.
 const MAX_RAISES_PER_SECOND: usize = 4;
@@ -74,15 +74,15 @@ pub struct Daemon<F> {
     /// Changes of the limit in the log.
     lines: Lines,
     counters: Counters,
-    /// State and mode after the last look; number of changes of state, mode, limit or model.
+    /// State and mode after the last step; number of changes of state, mode, limit or model.
     shown: Option<(State, ModeId)>,
     changes: u64,
-    /// Time of the last look or change of the limit.
+    /// Time of the last step or change of the limit.
     now: Milliseconds,
     scheduled: Option<Milliseconds>,
     /// Up to when the time of limits has passed.
     timed: Option<Milliseconds>,
-    /// When the next look is due, and how many were late.
+    /// When the next step is due, and how many were late.
     due: Option<Milliseconds>,
     late: u32,
     /// When owners last asked for a model, and when one was last loaded.
@@ -170,10 +170,10 @@ impl<F: Files> Daemon<F> {
     }
 
     /// Runs one control cycle if one is due, or else glances at the mode. Returns when to call it again.
-    pub fn look(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
+    pub fn step(&mut self, clock: &impl Clock, emit: &mut impl FnMut(Event<'_>)) -> Milliseconds {
         let now = clock.now();
         self.expire(clock);
-        let is_late = |due: Milliseconds| now.since(due) >= LATE;
+        let is_late = |due: Milliseconds| now.since(due) >= LATE_BY;
         self.late += u32::from(self.due.is_some_and(is_late));
         if self.scheduled.is_none_or(|last| now.since(last) >= SECOND) {
             self.scheduled = Some(now);
@@ -181,7 +181,7 @@ impl<F: Files> Daemon<F> {
             self.choose_aim();
         }
         let (control, counters) = (&mut self.control, &mut self.counters);
-        let next = control.look(now, &mut |event| {
+        let next = control.step(now, &mut |event| {
             counters.count(&event);
             emit(event);
         });
@@ -596,7 +596,7 @@ impl<F: Files> Daemon<F> {
         self.yielded.is_some_and(|holder| holder.client == client)
     }
 
-    /// Ends what a client holds: its lease, and its right to the board. The next look takes the
+    /// Ends what a client holds: its lease, and its right to the board. The next step takes the
     /// board over.
     pub fn end_client(&mut self, client: ClientId, utc: UtcSeconds) {
         let leases = self.leases.len();
@@ -622,7 +622,7 @@ impl<F: Files> Daemon<F> {
         }
     }
 
-    /// Puts the limit of the rule in force. Where clients raise it too often, what is higher waits for a later look.
+    /// Puts the limit of the rule in force. Where clients raise it too often, what is higher waits for a later step.
     fn choose_limit(&mut self, utc: UtcSeconds) {
         let base = self.config.limit_at(utc).power;
         let leases = self.leases.iter().map(|lease| &lease.leased);

@@ -11,7 +11,7 @@ use super::Waiting;
 const MAX_PENDING_OUTPUT: usize = 16 << 10;
 
 /// Maximum number of bytes per read.
-const CHUNK: usize = 4_096;
+const READ_CHUNK: usize = 4_096;
 
 /// A client's stream and its buffers.
 #[derive(Debug)]
@@ -47,11 +47,11 @@ impl<S: Read + Write + AsFd> Connection<S> {
 
     /// Reads once, until the input buffer has at most `most` bytes. Returns whether bytes arrived.
     pub fn read(&mut self, most: usize) -> Result<bool, Gone> {
-        let free = most.saturating_sub(self.input.len()).min(CHUNK);
+        let free = most.saturating_sub(self.input.len()).min(READ_CHUNK);
         if self.has_ended || free == 0 {
             return Ok(false);
         }
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [0; READ_CHUNK];
         match self.stream.read(&mut chunk[..free]) {
             Ok(0) => {
                 self.has_ended = true;

@@ -10,10 +10,10 @@ use super::connection::{Connection, Gone};
 use super::listener::Listener;
 
 /// Maximum number of connected clients. The next one takes the place of the oldest, which may be idle.
-pub const MAX_CLIENTS: usize = 16;
+pub const MAX_METRICS_CLIENTS: usize = 16;
 
 /// Timeout from the connection to the last byte of the answer.
-const TIMEOUT: Milliseconds = Milliseconds(5_000);
+const HTTP_TIMEOUT: Milliseconds = Milliseconds(5_000);
 
 /// Maximum size of a request line with its headers, in bytes.
 const MAX_HEAD_BYTES: usize = 4_096;
@@ -59,7 +59,7 @@ impl Http {
         if is_ready {
             let clients = &mut self.clients;
             self.listener.accept(now, |stream| {
-                if clients.len() >= MAX_CLIENTS {
+                if clients.len() >= MAX_METRICS_CLIENTS {
                     clients.remove(0);
                 }
                 clients.push(Client {
@@ -95,7 +95,7 @@ impl Client {
             true => self.connection.is_flushed(),
             false => self.connection.has_ended(),
         };
-        match is_done || now.since(self.since) >= TIMEOUT {
+        match is_done || now.since(self.since) >= HTTP_TIMEOUT {
             true => Err(Gone),
             false => Ok(()),
         }

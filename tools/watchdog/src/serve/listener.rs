@@ -11,7 +11,7 @@ use wattgate_runtime::Milliseconds;
 use super::Waiting;
 use super::rate_limit::RateCounter;
 
-/// Rate limit of connections. Further ones wait in the kernel's backlog.
+/// Rate limit of connections. Further ones wait in Linux's backlog.
 pub const MAX_ACCEPTS_PER_SECOND: u32 = 5_000;
 
 /// Maximum number of connections accepted per turn.

@@ -260,10 +260,10 @@ mod tests {
             );
             assert!(families.insert(name), "{name}: one family");
             let kind = lines.next().and_then(|it| it.strip_prefix("# TYPE "));
-            let (of, kind) = kind
+            let (typed, kind) = kind
                 .and_then(|it| it.split_once(' '))
                 .expect("then its type");
-            assert_eq!(of, name);
+            assert_eq!(typed, name);
             assert!(["counter", "gauge"].contains(&kind), "{kind}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
             let before = samples.len();

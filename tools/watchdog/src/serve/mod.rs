@@ -1,7 +1,7 @@
 //! The services in the control thread: the sockets and the file of metrics; and the page of metrics, which has a process
 //! of its own.
 //!
-//! Control has priority. Streams are non-blocking, a turn ends when the next look is due, and a
+//! Control has priority. Streams are non-blocking, a turn ends when the next step is due, and a
 //! client's memory, input, requests and output are all bounded. Without clients nothing is
 //! allocated.
 
@@ -33,8 +33,8 @@ pub type Waiting<'a> = (BorrowedFd<'a>, PollFlags);
 /// Maximum number of polled descriptors: two sockets and their clients.
 pub const MAX_POLLED: usize = 2 * (1 + socket::MAX_CLIENTS);
 
-/// A change of a client leads to a look at once, but not more often than this. Otherwise the next look is soon enough.
-const LOOK_INTERVAL: Milliseconds = Milliseconds(100);
+/// A change of a client leads to a step at once, but not more often than this. Otherwise the next step is soon enough.
+const CHECK_INTERVAL: Milliseconds = Milliseconds(100);
 
 /// The sockets; one that could not be opened is absent.
 #[derive(Debug, Default)]
@@ -43,8 +43,8 @@ pub struct Services {
     pub root: Option<Socket>,
     /// For all clients.
     pub clients: Option<Socket>,
-    /// When a client's change last led to a look.
-    looked: Option<Milliseconds>,
+    /// When a client's change last led to a step.
+    checked: Option<Milliseconds>,
 }
 
 impl Services {
@@ -53,7 +53,7 @@ impl Services {
         Self {
             root,
             clients,
-            looked: None,
+            checked: None,
         }
     }
 
@@ -64,7 +64,7 @@ impl Services {
     }
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
-    /// whether a request changed the limit or the model, so that a look is due.
+    /// whether a request changed the limit or the model, so that a step is due.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,
@@ -77,11 +77,11 @@ impl Services {
             has_changed |= socket.turn(is_ready, daemon, clock, until);
         }
         let now = clock.now();
-        let is_soon = |last: Milliseconds| now.since(last) < LOOK_INTERVAL;
-        if !has_changed || self.looked.is_some_and(is_soon) {
+        let is_soon = |last: Milliseconds| now.since(last) < CHECK_INTERVAL;
+        if !has_changed || self.checked.is_some_and(is_soon) {
             return false;
         }
-        self.looked = Some(now);
+        self.checked = Some(now);
         true
     }
 

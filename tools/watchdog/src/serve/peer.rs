@@ -30,7 +30,7 @@ pub struct Peer {
 
 impl Peer {
     /// `is_root`: over the socket that is root's alone.
-    pub fn of(stream: &UnixStream, is_root: bool) -> Self {
+    pub fn from_stream(stream: &UnixStream, is_root: bool) -> Self {
         let credentials = socket_peercred(stream).ok();
         let pid = credentials.map(|it| it.pid);
         Self {

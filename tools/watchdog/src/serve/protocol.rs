@@ -25,7 +25,7 @@
 //! What holds is the lowest of `max_limit_mw`, of every lowering, and of the lowest lease; without a lease, of the
 //! config's limit. `limit_from` is `config`, `schedule`, `max_limit`, `socket` (a lowering) or `lease`. `limit_by` is the client that set
 //! it, and `limit_for_ms` the time after which it ends. `claims` has all lowerings and leases. A client's `owner` is
-//! `{"uid":1000}`, or `"root"` over root's socket; owner and `pid` are the kernel's words, `program` is the client's.
+//! `{"uid":1000}`, or `"root"` over root's socket; owner and `pid` are Linux's words, `program` is the client's.
 //! `unsaved` is true while a change of the lowerings is not on the disk.
 //!
 //! ```json
@@ -136,7 +136,7 @@
 //! limit both by what it learned and by the model alone. The client must send a line at least every
 //! 2 s (any request, such as `status`); otherwise, or when its process ends, the daemon closes the connection and takes the
 //! board over. Only one client may have the board. The daemon goes on reading the power
-//! sensor and counting energy and the time over the limit, answers all clients, and keeps its lock and the prior state. A daemon
+//! sensor and counting energy and the time over the limit, answers all clients, and keeps its lock and the saved state. A daemon
 //! that stops meanwhile sets a mode of its own first. The mode in the status is the last one that the daemon wanted.
 //!
 //! ```json
@@ -389,7 +389,7 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 
 impl WantedLimit {
     /// A limit of the power, and nothing else.
-    pub fn of(power: Milliwatts) -> Self {
+    pub fn from_power(power: Milliwatts) -> Self {
         Self {
             power_mw: power.0,
             average: None,
@@ -400,7 +400,7 @@ impl WantedLimit {
 
     /// The limit without what the config adds, and the time after which it ends; `None`: not by itself.
     pub fn checked(&self) -> Result<(Limit, Option<Milliseconds>), Refused> {
-        let mut limit = Limit::of(milliwatts(self.power_mw)?);
+        let mut limit = Limit::from_power(milliwatts(self.power_mw)?);
         if let Some(average) = self.average {
             limit.average = Some(Average {
                 power: milliwatts(average.power_mw)?,
@@ -414,8 +414,8 @@ impl WantedLimit {
 
 impl WantedLease {
     /// A lease of a limit, and of nothing else.
-    pub fn of(power: Milliwatts) -> Self {
-        Self::with(WantedLimit::of(power), None)
+    pub fn from_power(power: Milliwatts) -> Self {
+        Self::with(WantedLimit::from_power(power), None)
     }
 
     /// A lease of this limit, and of a model if one is named.
@@ -458,7 +458,7 @@ impl WantedLease {
 
 impl WantedAim {
     /// The request for an aim.
-    pub fn of(wanted: Wanted) -> Self {
+    pub fn from_wanted(wanted: Wanted) -> Self {
         let (mut deadline_us, mut work) = (None, None);
         match wanted.by {
             Some(By::Step(time)) => deadline_us = Some(time.0),
@@ -543,11 +543,11 @@ mod tests {
     use crate::report::{Source, state_names};
     use wattgate_runtime::Objective;
 
-    /// The example lines of the module's documentation that contain `of`.
-    fn examples(of: &'static str) -> impl Iterator<Item = &'static str> {
+    /// The example lines of the module's documentation that contain `part`.
+    fn examples(part: &'static str) -> impl Iterator<Item = &'static str> {
         let lines = include_str!("protocol.rs").lines();
         let lines = lines.filter_map(|line| line.strip_prefix("//! "));
-        lines.filter(move |line| line.starts_with("{\"version\":1,") && line.contains(of))
+        lines.filter(move |line| line.starts_with("{\"version\":1,") && line.contains(part))
     }
 
     #[test]
@@ -560,17 +560,17 @@ mod tests {
                 average,
                 for_ms,
                 program: for_ms.map(|_| "guard.py".to_owned()),
-                ..WantedLimit::of(Milliwatts(15_000))
+                ..WantedLimit::from_power(Milliwatts(15_000))
             }))
         };
-        let aim = WantedAim::of(Wanted {
+        let aim = WantedAim::from_wanted(Wanted {
             objective: Objective::Energy,
             by: None,
         });
         let aimed = |aim| {
             Request::Lease(WantedLease {
                 aim: Some(aim),
-                ..WantedLease::of(Milliwatts(20_000))
+                ..WantedLease::from_power(Milliwatts(20_000))
             })
         };
         let all = [
@@ -588,7 +588,7 @@ mod tests {
             Request::Lift(Owner::Uid(1_000)),
             Request::Lift(Owner::Root),
             Request::SetModel("night.wgt".to_owned()),
-            Request::Lease(WantedLease::of(Milliwatts(20_000))),
+            Request::Lease(WantedLease::from_power(Milliwatts(20_000))),
             Request::Lease(WantedLease {
                 power_mw: 20_000,
                 average: Some(WantedAverage {
@@ -720,7 +720,7 @@ mod tests {
         let limit = |power_mw, average| {
             let wanted = WantedLimit {
                 average,
-                ..WantedLimit::of(Milliwatts(power_mw))
+                ..WantedLimit::from_power(Milliwatts(power_mw))
             };
             wanted.checked().map(|(limit, _)| limit)
         };
@@ -754,7 +754,7 @@ mod tests {
         for (for_ms, is_right) in [(999, false), (1_000, true), (86_400_001, false)] {
             let wanted = WantedLimit {
                 for_ms: Some(for_ms),
-                ..WantedLimit::of(Milliwatts(1))
+                ..WantedLimit::from_power(Milliwatts(1))
             };
             let time = wanted.checked().map(|(_, time)| time);
             let time = time.map_err(|refused| refused.name);

@@ -126,7 +126,7 @@ impl Socket {
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
     /// whether a request, or the end of a client, changed the limit, the model, or who has the
-    /// board, so that a look is due.
+    /// board, so that a step is due.
     pub fn turn<F: Files>(
         &mut self,
         is_ready: bool,
@@ -140,7 +140,7 @@ impl Socket {
             let (clients, users) = (&mut self.clients, &mut self.users);
             let (next, is_root) = (&mut self.next, self.is_root);
             self.listener.accept(now, |stream| {
-                let peer = Peer::of(&stream, is_root);
+                let peer = Peer::from_stream(&stream, is_root);
                 if let Some(new) = admit(clients, users, *next, peer, stream, now) {
                     clients.push(new);
                     next.0 += 1;
@@ -182,7 +182,7 @@ fn admit(
 ) -> Option<Client> {
     // Root is always served.
     let is_root = peer.owner() == Owner::Root;
-    let connects = users.of(peer.uid(), now).connects.count(now);
+    let connects = users.entry(peer.uid(), now).connects.count(now);
     let of_user = clients.iter().filter(|it| it.peer.uid() == peer.uid());
     let message = if !is_root && connects > MAX_CONNECTS_PER_SECOND {
         format!("more than {MAX_CONNECTS_PER_SECOND} connections of this user in a second")
@@ -261,7 +261,7 @@ impl Client {
 
     /// Logs what the client does, unless its user has done too much.
     fn tell(&self, what: &str, users: &mut Users, now: Milliseconds) {
-        let lines = &mut users.of(self.peer.uid(), now).lines;
+        let lines = &mut users.entry(self.peer.uid(), now).lines;
         if let Some(withheld) = lines.take(now) {
             let (peer, withheld) = (self.peer.setter(None), Withheld(withheld));
             log(
@@ -319,7 +319,7 @@ impl Client {
             self.last_line = now;
             let count = match self.peer.owner() {
                 Owner::Root => 0,
-                Owner::Uid(uid) => users.of(uid, now).requests.count(now),
+                Owner::Uid(uid) => users.entry(uid, now).requests.count(now),
             };
             let result = match count <= MAX_REQUESTS_PER_SECOND {
                 true => Request::parse(&line)

@@ -13,10 +13,10 @@ use crate::daemon::Daemon;
 use crate::replace::replace;
 
 /// Interval between two writes.
-const INTERVAL: Milliseconds = Milliseconds(15_000);
+const TEXTFILE_INTERVAL: Milliseconds = Milliseconds(15_000);
 
 /// Permissions of the file. Everyone may read it, because the collector is not root.
-const MODE: u32 = 0o644;
+const FILE_MODE: u32 = 0o644;
 
 /// The file cannot be written.
 #[derive(Debug, Error)]
@@ -51,14 +51,17 @@ impl Textfile {
         daemon: &Daemon<F>,
         now: Milliseconds,
     ) -> Result<(), TextfileError> {
-        if self.written.is_some_and(|last| now.since(last) < INTERVAL) {
+        if self
+            .written
+            .is_some_and(|last| now.since(last) < TEXTFILE_INTERVAL)
+        {
             return Ok(());
         }
         self.written = Some(now);
         // The collector ignores files that do not end in .prom.
         let new = self.path.with_extension("prom.new");
         let text = metrics::text(&daemon.report());
-        let written = replace(&self.path, &new, MODE, text.as_bytes());
+        let written = replace(&self.path, &new, FILE_MODE, text.as_bytes());
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
         written.or_else(|source| match was_failing {
             true => Ok(()),

@@ -36,7 +36,7 @@ pub struct Users(Vec<User>);
 
 impl Users {
     /// The budgets of a user, who does something now.
-    pub fn of(&mut self, uid: u32, now: Milliseconds) -> &mut User {
+    pub fn entry(&mut self, uid: u32, now: Milliseconds) -> &mut User {
         let known = self.0.iter().position(|user| user.uid == uid);
         let at = known.unwrap_or_else(|| {
             let new = User {
@@ -72,11 +72,11 @@ mod tests {
     fn a_user_keeps_its_budgets_and_users_are_bounded() {
         let mut users = Users::default();
         let now = Milliseconds(5);
-        assert_eq!(users.of(1_000, now).requests.count(now), 1);
-        assert_eq!(users.of(1_001, now).requests.count(now), 1);
-        assert_eq!(users.of(1_000, now).requests.count(now), 2);
+        assert_eq!(users.entry(1_000, now).requests.count(now), 1);
+        assert_eq!(users.entry(1_001, now).requests.count(now), 1);
+        assert_eq!(users.entry(1_000, now).requests.count(now), 2);
         for uid in 0..1_000 {
-            users.of(uid, Milliseconds(6));
+            users.entry(uid, Milliseconds(6));
         }
         assert_eq!(users.0.len(), MAX_USERS);
     }

@@ -26,7 +26,7 @@ fn share(mut abuse: impl FnMut(&mut Server, &mut [Client], u64)) -> f64 {
     let (before, start) = (read(&mut server), server.rig.clocks.now.get());
     let mut emit = |_: wattgate_watchdog::control::Event<'_>| {};
     while server.rig.clocks.now.get() < start + 10_000 {
-        let due = server.rig.daemon.look(&server.rig.clocks, &mut emit).0;
+        let due = server.rig.daemon.step(&server.rig.clocks, &mut emit).0;
         loop {
             let now = server.rig.clocks.now.get() + 2;
             server.rig.clocks.now.set(now);
@@ -209,11 +209,11 @@ fn abuse_fills_neither_log_nor_memory_and_root_is_served() {
     });
 }
 
-/// Prints how late the looks of a daemon are under the attacks, against those of the same daemon without them, in turns:
+/// Prints how late the steps of a daemon are under the attacks, against those of the same daemon without them, in turns:
 /// `cargo test --release -p wattgate-watchdog --test it abuse -- --ignored --nocapture`
 #[test]
 #[ignore = "a bench: takes 40 s, and asserts nothing"]
-fn looks_under_abuse() {
+fn steps_under_abuse() {
     let mut server = Server::new();
     let path = server.directory.join("socket");
     let mut late = [Vec::new(), Vec::new()];
@@ -238,7 +238,7 @@ fn looks_under_abuse() {
             let mut emit = |_: wattgate_watchdog::control::Event<'_>| {};
             while start.elapsed() < Duration::from_secs(5) {
                 server.rig.clocks.now.set(now());
-                let due = server.rig.daemon.look(&server.rig.clocks, &mut emit).0;
+                let due = server.rig.daemon.step(&server.rig.clocks, &mut emit).0;
                 let due_in = Duration::from_millis(due.saturating_sub(now()));
                 let due_at = Instant::now() + due_in;
                 loop {

@@ -19,7 +19,7 @@ const LEAST_POWER: WantedAim = WantedAim {
 fn lease(watts: u32, aim: WantedAim) -> Request {
     Request::Lease(WantedLease {
         aim: Some(aim),
-        ..WantedLease::of(Milliwatts(1_000 * watts))
+        ..WantedLease::from_power(Milliwatts(1_000 * watts))
     })
 }
 
@@ -39,7 +39,7 @@ fn run(
     while server.rig.clocks.now.get() < end {
         let due = server.rig.clocks.now.get() + 100;
         while server.rig.clocks.now.get() < due {
-            server.rig.look();
+            server.rig.step();
         }
         let done = server.rig.daemon.files().tree.jetson().minibatches();
         let report = server.ask(client, Request::Steps(told(done)));
@@ -50,7 +50,7 @@ fn run(
 
 /// A daemon on a board whose model is that of its GPU.
 fn server(lines: &str) -> Server {
-    Server::of(Rig::on("xavier-agx", lines))
+    Server::from_rig(Rig::on("xavier-agx", lines))
 }
 
 fn steps(server: &mut Server) -> f64 {
@@ -256,7 +256,8 @@ fn work_is_done_in_its_time_and_not_much_sooner() {
 fn of_roots_work_only_the_steps_from_then_on_count() {
     let mut server = server("limit = \"30W\"");
     server.open_root();
-    let mut worker = server.with_client(Request::Lease(WantedLease::of(Milliwatts(30_000))));
+    let mut worker =
+        server.with_client(Request::Lease(WantedLease::from_power(Milliwatts(30_000))));
     let mut tell = |server: &mut Server, steps| {
         let report = server.ask(&mut worker, Request::Steps(steps));
         report.expect("taken").steps
@@ -376,6 +377,6 @@ fn an_aim_of_the_command_line_is_one_of_the_protocol() {
             }),
         },
     ] {
-        assert_eq!(WantedAim::of(wanted).checked(), Ok(wanted));
+        assert_eq!(WantedAim::from_wanted(wanted).checked(), Ok(wanted));
     }
 }

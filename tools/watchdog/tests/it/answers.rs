@@ -37,7 +37,7 @@ fn each_answer_shows_the_status_after_the_request() {
 }
 
 #[test]
-fn a_change_makes_a_look_due_and_a_status_request_does_not() {
+fn a_change_makes_a_step_due_and_a_status_request_does_not() {
     let mut server = Server::new();
     let mut client = server.connect();
     client.send(STATUS);

@@ -191,10 +191,10 @@ fn a_subscriber_that_never_reads_is_disconnected() {
 #[test]
 fn a_silent_http_client_is_disconnected_and_makes_room_before() {
     let mut server = Page::new();
-    let idle: Vec<TcpStream> = (0..http::MAX_CLIENTS)
+    let idle: Vec<TcpStream> = (0..http::MAX_METRICS_CLIENTS)
         .map(|_| connect(server.address))
         .collect();
-    while server.clients() < http::MAX_CLIENTS {
+    while server.clients() < http::MAX_METRICS_CLIENTS {
         server.turn();
     }
     (&idle[1]).write_all(b"GET /metrics HT").expect("taken");
@@ -202,9 +202,13 @@ fn a_silent_http_client_is_disconnected_and_makes_room_before() {
     let request = b"GET /metrics HTTP/1.1\r\n\r\n";
     stream.write_all(request).expect("taken");
     assert!(response(&mut server, &stream).starts_with("HTTP/1.1 200 OK"));
-    assert_eq!(server.clients(), http::MAX_CLIENTS - 1, "the oldest went");
+    assert_eq!(
+        server.clients(),
+        http::MAX_METRICS_CLIENTS - 1,
+        "the oldest went"
+    );
     server.advance(4_999);
-    assert_eq!(server.clients(), http::MAX_CLIENTS - 1);
+    assert_eq!(server.clients(), http::MAX_METRICS_CLIENTS - 1);
     server.advance(1);
     assert_eq!(server.clients(), 0);
 }
@@ -220,7 +224,7 @@ fn max_polled_counts_every_descriptor() {
 }
 
 #[test]
-fn no_client_is_served_while_a_look_is_due() {
+fn no_client_is_served_while_a_step_is_due() {
     let mut server = Server::new();
     let mut client = server.connect();
     server.turn();

@@ -24,7 +24,7 @@ fn an_unknown_group_is_refused_before_any_write() {
         let error = format!("{prefix}group: `no such group` is not in /etc/group\n");
         assert_eq!(rig.output(command), (Some(2), String::new(), error));
     }
-    assert!(!rig.prior().exists());
+    assert!(!rig.saved_state_file().exists());
 }
 
 #[test]
@@ -39,20 +39,20 @@ fn a_missing_hardware_watchdog_is_refused_before_any_write() {
             "{errors}"
         );
         assert!(
-            !rig.prior().exists(),
+            !rig.saved_state_file().exists(),
             "nothing was set, and nothing is left"
         );
         assert_eq!(rig.knobs(), before);
     });
 }
 
-/// Restoring the prior state there would leave the limit unheld until the next start.
+/// Restoring the saved state there would leave the limit unheld until the next start.
 #[test]
 fn a_start_that_is_refused_leaves_the_files_of_an_earlier_daemon() {
     with_board("25W", |rig| {
         let mut daemon = rig.run("<6>booting: ");
         daemon.stop();
-        let left = || (rig.knobs(), fs::read_to_string(rig.prior()).ok());
+        let left = || (rig.knobs(), fs::read_to_string(rig.saved_state_file()).ok());
         let before = left();
         assert!(before.1.is_some());
         rig.configure("limit = \"25W\"\nhardware_watchdog = \"/dev/watchdog0\"");
@@ -133,11 +133,13 @@ fn a_limit_can_be_set_and_watched_from_the_command_line() {
         let mut set = rig.client("set-limit");
         let set = set.args(["20W", "--for", "1s"]).stdout(Stdio::null());
         let mut set = set.spawn().expect("started");
-        let of = format!("root, pid {}", set.id());
+        let client = format!("root, pid {}", set.id());
         daemon.logs(&format!(
-            "<5>limit is now 20 W, from the socket of {of}, wattgated set-limit"
+            "<5>limit is now 20 W, from the socket of {client}, wattgated set-limit"
         ));
-        daemon.logs(&format!("<5>client of {of}: set the limit 20 W for 1 s"));
+        daemon.logs(&format!(
+            "<5>client of {client}: set the limit 20 W for 1 s"
+        ));
         assert!(set.wait().expect("a child").success());
         daemon.logs(": the time of its limit is over");
         // A limit over max_limit is refused.

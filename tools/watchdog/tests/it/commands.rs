@@ -32,7 +32,7 @@ fn once_sets_the_mode_that_check_prints() {
             );
             rig.await_mode(&mode);
         }
-        assert!(rig.prior().exists(), "the settings from before");
+        assert!(rig.saved_state_file().exists(), "the settings from before");
     });
 }
 
@@ -400,7 +400,7 @@ fn a_board_without_a_power_sensor_is_refused() {
         assert_eq!(code, Some(3), "{errors}");
         assert!(errors.contains("power"), "{errors}");
     }
-    assert!(!rig.prior().exists());
+    assert!(!rig.saved_state_file().exists());
 }
 
 /// No command waits for a board there, and none makes the folder.

@@ -90,11 +90,11 @@ impl Rig {
         config(self.folder.path(), lines)
     }
 
-    /// Runs one look and advances time to the next one.
-    pub fn look(&mut self) {
+    /// Runs one step and advances time to the next one.
+    pub fn step(&mut self) {
         let log = &mut self.log;
         let mut emit = |event: Event<'_>| log.push(event.to_string());
-        let next = self.daemon.look(&self.clocks, &mut emit).0;
+        let next = self.daemon.step(&self.clocks, &mut emit).0;
         let now = self.daemon.files().tree.jetson().now();
         let next = Duration::from_millis(next.max(self.clocks.now.get() + 1));
         self.daemon.files().wait(next.saturating_sub(now));
@@ -112,7 +112,7 @@ impl Rig {
     pub fn run(&mut self, seconds: u64) {
         let end = self.clocks.now.get() + 1_000 * seconds;
         while self.clocks.now.get() < end {
-            self.look();
+            self.step();
         }
     }
 }

@@ -73,10 +73,10 @@ impl Rig {
         };
         let directory = directory.expect("a directory");
         let root = directory.path().join("root");
-        let of = Description::named("orin-agx-64").expect("a board");
-        let all = of.modes.iter().find(|mode| mode.cores.len() == 12);
+        let description = Description::named("orin-agx-64").expect("a board");
+        let all = description.modes.iter().find(|mode| mode.cores.len() == 12);
         let all = all.map(|mode| mode.id);
-        let tree = Tree::new(of, Unit::NOMINAL, 0, all).expect("a mode");
+        let tree = Tree::new(description, Unit::NOMINAL, 0, all).expect("a mode");
         let _ = Mirror::create(&root, tree).expect("a tree on the disk");
         let setup = Self::setup(&root);
         let chip = root.join("sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon0");
@@ -131,7 +131,7 @@ impl Rig {
         self.level = level;
         let mut allocated = 0;
         while self.now.0 < end {
-            allocated += self.look();
+            allocated += self.step();
         }
         allocated
     }
@@ -150,10 +150,10 @@ impl Rig {
         }
     }
 
-    /// Runs one look. Returns the number of allocations.
-    fn look(&mut self) -> usize {
+    /// Runs one step. Returns the number of allocations.
+    fn step(&mut self) -> usize {
         let mut emit = |event: Event<'_>| log(event.priority(), &event);
-        let (allocated, next) = allocations(|| self.control.look(self.now, &mut emit));
+        let (allocated, next) = allocations(|| self.control.step(self.now, &mut emit));
         self.pass(next.max(Milliseconds(self.now.0 + 1)));
         allocated
     }
@@ -167,7 +167,7 @@ fn writable(path: &Path) {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit::of(Milliwatts(1_000 * watts))
+    Limit::from_power(Milliwatts(1_000 * watts))
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn control_does_not_allocate() {
         // The sensor is missing.
         fs::rename(&rig.sensor, rig.root.join("away")).expect("renamed");
         for _ in 0..30 {
-            allocated += rig.look();
+            allocated += rig.step();
         }
         fs::rename(rig.root.join("away"), &rig.sensor).expect("renamed");
         let (status, _) = rig.control.status();
@@ -215,7 +215,7 @@ fn services_without_clients_do_not_allocate() {
     for _ in 0..200 {
         let (in_turn, ()) = allocations(|| {
             let mut emit = |event: Event<'_>| log(event.priority(), &event);
-            let next = daemon.look(&clock, &mut emit);
+            let next = daemon.step(&clock, &mut emit);
             let until = Milliseconds(clock.0.get() + 1).max(next);
             for is_ready in [false, true] {
                 services.turn(is_ready, &mut daemon, &clock, until);
@@ -241,7 +241,7 @@ impl Clock for Still {
     }
 }
 
-/// Prints the time from the start of the look that reads a power over the limit to the last write
+/// Prints the time from the start of the step that reads a power over the limit to the last write
 /// of the new mode.
 #[test]
 fn a_reading_over_the_limit_is_answered_in_the_same_look() {
@@ -254,7 +254,7 @@ fn a_reading_over_the_limit_is_answered_in_the_same_look() {
         let (changes, over) = (rig.control.status().0.changes, rig.now);
         while rig.control.status().0.changes == changes {
             let begin = Instant::now();
-            rig.look();
+            rig.step();
             let written = rig.control.files().written;
             if rig.control.status().0.changes > changes {
                 let written = written.expect("written");

@@ -17,7 +17,7 @@ const DAY_AND_NIGHT: &str = "limit = \"20W\"\n\
     schedule = [{ at = \"06:00Z\", limit = \"30W\" }, { at = \"22:00Z\", limit = \"15W\" }]";
 
 fn wanted(watts: u32) -> Option<WantedLimit> {
-    Some(WantedLimit::of(Milliwatts(1_000 * watts)))
+    Some(WantedLimit::from_power(Milliwatts(1_000 * watts)))
 }
 
 /// A user that has no lease.
@@ -74,7 +74,7 @@ fn a_client_s_average_holds_beside_the_config_s() {
             power_mw: 18_000,
             window_ms: 60_000,
         }),
-        ..WantedLimit::of(Milliwatts(28_000))
+        ..WantedLimit::from_power(Milliwatts(28_000))
     };
     assert_eq!(
         rig.daemon
@@ -146,7 +146,7 @@ fn a_client_s_limit_over_max_limit_is_refused() {
     let message = "power_mw is 26000, expected at most 25000: max_limit of the config";
     let expected = Err(Refused::new("over_max_limit", message));
     assert_eq!(refused, expected);
-    let lease = |watts: u32| WantedLease::of(Milliwatts(1_000 * watts));
+    let lease = |watts: u32| WantedLease::from_power(Milliwatts(1_000 * watts));
     let refused = rig
         .daemon
         .lease(ClientId(1), lease(26), by(1_000), &rig.clocks);
@@ -174,13 +174,13 @@ fn no_client_raises_the_limit_over_the_config_s_highest() {
     assert_eq!(limit(&rig), (15, Source::Schedule));
     let refused = rig.daemon.lease(
         ClientId(1),
-        WantedLease::of(Milliwatts(30_001)),
+        WantedLease::from_power(Milliwatts(30_001)),
         by(1_000),
         &rig.clocks,
     );
     let message = "power_mw is 30001, expected at most 30000: without a max_limit, the config's highest limit";
     assert_eq!(refused, Err(Refused::new("over_max_limit", message)));
-    let leased = WantedLease::of(Milliwatts(30_000));
+    let leased = WantedLease::from_power(Milliwatts(30_000));
     let leased = rig
         .daemon
         .lease(ClientId(1), leased, by(1_000), &rig.clocks);
@@ -355,7 +355,7 @@ fn a_model_is_not_changed_under_the_lease_of_another_user() {
     let other = rig.folder.path().join("other.wgt");
     fs::copy(weights("orin-agx-64-resnet18-all-modes.wgt"), other).expect("copied");
     let lease = |rig: &mut Rig, client, uid, model: Option<&str>| {
-        let limit = WantedLimit::of(Milliwatts(20_000));
+        let limit = WantedLimit::from_power(Milliwatts(20_000));
         let wanted = WantedLease::with(limit, model.map(str::to_owned));
         rig.daemon
             .lease(ClientId(client), wanted, by(uid), &rig.clocks)
@@ -391,7 +391,7 @@ fn a_model_that_was_contradicted_stays_so_after_another_one() {
     );
     let wanted = WantedLease {
         model: Some("other.wgt".to_owned()),
-        ..WantedLease::of(Milliwatts(20_000))
+        ..WantedLease::from_power(Milliwatts(20_000))
     };
     let leased = rig
         .daemon

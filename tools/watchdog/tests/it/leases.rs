@@ -15,28 +15,28 @@ use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::protocol::{Request, WantedAverage, WantedLease, WantedLimit};
 
 fn watts(watts: u32) -> WantedLease {
-    WantedLease::of(Milliwatts(1_000 * watts))
+    WantedLease::from_power(Milliwatts(1_000 * watts))
 }
 
-fn lease(of: u32) -> Request {
-    Request::Lease(watts(of))
+fn lease(power_w: u32) -> Request {
+    Request::Lease(watts(power_w))
 }
 
 /// A lease with an average in W over a window in s.
-fn averaged(of: u32, mean: u32, seconds: u64) -> Request {
+fn averaged(power_w: u32, mean: u32, seconds: u64) -> Request {
     Request::Lease(WantedLease {
         average: Some(WantedAverage {
             power_mw: 1_000 * mean,
             window_ms: 1_000 * seconds,
         }),
-        ..watts(of)
+        ..watts(power_w)
     })
 }
 
-fn modelled(of: u32, model: &str) -> Request {
+fn modelled(power_w: u32, model: &str) -> Request {
     Request::Lease(WantedLease {
         model: Some(model.to_owned()),
-        ..watts(of)
+        ..watts(power_w)
     })
 }
 
@@ -219,13 +219,13 @@ fn a_second_lease_of_a_client_replaces_its_first() {
 fn a_lowering_holds_at_once_while_raises_wait() {
     let mut server = Server::new();
     let mut client = server.connect();
-    let average = |watts: u32, of: u32| {
+    let average = |watts: u32, mean_w: u32| {
         Request::SetLimit(Some(WantedLimit {
             average: Some(WantedAverage {
-                power_mw: 1_000 * of,
+                power_mw: 1_000 * mean_w,
                 window_ms: 60_000,
             }),
-            ..WantedLimit::of(Milliwatts(1_000 * watts))
+            ..WantedLimit::from_power(Milliwatts(1_000 * watts))
         }))
     };
     for _ in 0..4 {

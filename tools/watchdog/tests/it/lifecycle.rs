@@ -1,4 +1,4 @@
-//! `run` from start to end: prior state, crashes, safe mode, lock, reload and systemd.
+//! `run` from start to end: saved state, crashes, safe mode, lock, reload and systemd.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ fn restored(rig: &Rig, before: &[String]) {
     let expected = "restored the settings from before the daemon's start; no limit holds now\n";
     assert_eq!((code, told.as_str()), (Some(0), expected), "{errors}");
     rig.await_knobs(before);
-    assert!(!rig.prior().exists());
+    assert!(!rig.saved_state_file().exists());
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_stopped_daemon_leaves_its_mode_until_the_settings_from_before_are_restored(
         let before = rig.knobs();
         for signal in [Signal::TERM, Signal::INT, Signal::TERM] {
             let mut daemon = rig.run("<6>tracking; measured ");
-            let saved = fs::read_to_string(rig.prior()).expect("saved");
+            let saved = fs::read_to_string(rig.saved_state_file()).expect("saved");
             assert_eq!(knobs_in(&saved), before);
             let held = rig.knobs();
             assert_ne!(held, before);
@@ -164,7 +164,7 @@ fn after_a_crash_the_settings_from_before_are_still_known() {
         let before = rig.knobs();
         crash(rig);
         assert_ne!(rig.knobs(), before);
-        // The unit's ExecStopPost runs this.
+        // The systemd unit's ExecStopPost runs this.
         let (code, errors) = once_safe(rig);
         assert_eq!(code, Some(0), "{errors}");
         let mut daemon = rig.run("<6>booting: ");
@@ -373,9 +373,9 @@ fn an_upgrade_restarts_the_daemon() {
 }
 
 #[test]
-fn a_defective_prior_state_is_replaced() {
+fn a_defective_saved_state_is_replaced() {
     with_board("30W", |rig| {
-        let path = rig.prior();
+        let path = rig.saved_state_file();
         fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         fs::write(&path, "/sys/x 1\n").expect("written");
         let before = rig.knobs();

@@ -12,7 +12,7 @@ use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::daemon::ClientId;
-use wattgate_watchdog::limits::{FILE, Lowerings, MAX_LOWERINGS, Owner, Setter};
+use wattgate_watchdog::limits::{LOWERINGS_FILE, Lowerings, MAX_LOWERINGS, Owner, Setter};
 use wattgate_watchdog::serve::protocol::{Request, WantedLease, WantedLimit};
 
 /// Numbers that look random (xorshift), from a seed.
@@ -87,7 +87,7 @@ fn what_holds_is_what_the_rule_computes() {
                 0 | 1 => {
                     let wanted = WantedLimit {
                         for_ms,
-                        ..WantedLimit::of(Milliwatts(power))
+                        ..WantedLimit::from_power(Milliwatts(power))
                     };
                     let set = rig.daemon.set_limit(Some(wanted), by, &rig.clocks);
                     assert_eq!(set.is_err(), is_over);
@@ -103,7 +103,7 @@ fn what_holds_is_what_the_rule_computes() {
                     clients += 1;
                     let wanted = WantedLease {
                         for_ms,
-                        ..WantedLease::of(Milliwatts(power))
+                        ..WantedLease::from_power(Milliwatts(power))
                     };
                     let leased = rig.daemon.lease(ClientId(clients), wanted, by, &rig.clocks);
                     assert_eq!(leased.is_err(), is_over);
@@ -127,8 +127,8 @@ fn what_holds_is_what_the_rule_computes() {
                     // The file as it was saved; leases end with the process.
                     let folder = rig.folder.path().to_owned();
                     let (lowerings, _) = rig.daemon.lowerings();
-                    fs::write(folder.join(FILE), lowerings.text()).expect("written");
-                    let (lowerings, read) = Lowerings::read(&[folder.join(FILE)]);
+                    fs::write(folder.join(LOWERINGS_FILE), lowerings.text()).expect("written");
+                    let (lowerings, read) = Lowerings::read(&[folder.join(LOWERINGS_FILE)]);
                     read.expect("a valid file");
                     rig.crash(&rule.lines(), lowerings);
                     rule.leases.clear();
@@ -148,7 +148,7 @@ fn what_holds_is_what_the_rule_computes() {
             rule.pass(rig.clocks.now.get());
             rig.run(1);
             rule.pass(rig.clocks.now.get());
-            rig.look();
+            rig.step();
             let (limit, source) = rig.daemon.limit();
             assert_eq!(
                 limit.power.0,
@@ -163,7 +163,7 @@ fn what_holds_is_what_the_rule_computes() {
 fn only_root_lifts_the_limit_of_another_and_there_are_sixteen() {
     let mut rig = Rig::new("limit = \"30W\"");
     let set = |rig: &mut Rig, owner, watts: u32| {
-        let wanted = WantedLimit::of(Milliwatts(1_000 * watts));
+        let wanted = WantedLimit::from_power(Milliwatts(1_000 * watts));
         let by = Setter::new(owner, 1, None);
         rig.daemon.set_limit(Some(wanted), by, &rig.clocks)
     };
@@ -197,7 +197,7 @@ fn a_limit_in_amperes_bounds_every_lease() {
     let most = rig.daemon.report().max_limit_mw;
     assert!((13_000..16_000).contains(&most), "{most} mW at 5 V");
     let mut lease = |power| {
-        let wanted = WantedLease::of(Milliwatts(power));
+        let wanted = WantedLease::from_power(Milliwatts(power));
         let by = Setter::new(Owner::Uid(7), 1, None);
         rig.daemon.lease(ClientId(1), wanted, by, &rig.clocks)
     };
@@ -216,7 +216,7 @@ fn a_clock_that_steps_ends_no_lowering() {
     rig.run(1);
     let wanted = WantedLimit {
         for_ms: Some(10_000),
-        ..WantedLimit::of(Milliwatts(15_000))
+        ..WantedLimit::from_power(Milliwatts(15_000))
     };
     let by = Setter::new(Owner::Uid(7), 1, None);
     let set = rig.daemon.set_limit(Some(wanted), by, &rig.clocks);
@@ -233,7 +233,7 @@ fn a_clock_that_steps_ends_no_lowering() {
 #[test]
 fn a_defective_file_of_lowerings_means_the_least_until_root_lifts_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join(FILE);
+    let path = folder.path().join(LOWERINGS_FILE);
     let least = |text: &str| {
         fs::write(&path, text).expect("written");
         let (lowerings, read) = Lowerings::read(std::slice::from_ref(&path));
@@ -319,7 +319,7 @@ fn a_stop_saves_the_last_lowering_and_the_time_that_is_left() {
         let wanted = |watts: u32, for_ms| {
             Request::SetLimit(Some(WantedLimit {
                 for_ms,
-                ..WantedLimit::of(Milliwatts(1_000 * watts))
+                ..WantedLimit::from_power(Milliwatts(1_000 * watts))
             }))
         };
         root.ask(wanted(16, Some(60_000))).expect("lowered");
@@ -345,7 +345,13 @@ fn a_lowered_limit_holds_though_the_disk_is_full() {
     with_board("30W", |rig| {
         let mut daemon = rig.run("<6>tracking; measured ");
         // A folder in the place of the file cannot be replaced by a file.
-        fs::create_dir_all(rig.root.join("var/lib/wattgate").join(FILE).join("x")).expect("made");
+        fs::create_dir_all(
+            rig.root
+                .join("var/lib/wattgate")
+                .join(LOWERINGS_FILE)
+                .join("x"),
+        )
+        .expect("made");
         let (code, _, errors) = outcome(rig.client("set-limit").arg("15W"));
         assert_eq!(code, Some(0), "{errors}");
         daemon.logs("<4>cannot save the limits of clients, which a reboot would lose: ");
@@ -371,7 +377,7 @@ fn what_cannot_be_held_is_told_and_root_is_called() {
         };
         // A client may lower the limit below the least mode, but not call root.
         let mut client = Client::connect_as_user(&rig.root).expect("connected");
-        let low = Request::SetLimit(Some(WantedLimit::of(Milliwatts(3_000))));
+        let low = Request::SetLimit(Some(WantedLimit::from_power(Milliwatts(3_000))));
         client.ask(low.clone()).expect("lowered");
         daemon.logs("<3>the limit cannot be held: ");
         assert_eq!(state(), "over_limit");

@@ -26,7 +26,7 @@ fn run(scenarios: &[Scenario]) -> Vec<ScenarioRow> {
 fn the_board_is_restored_after_new_limits_kills_and_bad_models() {
     let short = Scenario {
         length: 8,
-        ..live::SCENARIOS[0]
+        ..live::LIVE_SCENARIOS[0]
     };
     let scenarios = [
         Scenario {

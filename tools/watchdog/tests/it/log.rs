@@ -41,7 +41,7 @@ fn drain(reader: &mut (impl Read + AsFd)) -> String {
 fn start(rig: &Rig, stderr: impl Into<OwnedFd>) -> Daemon {
     let mut command = rig.command("run");
     command.stderr(Stdio::from(stderr.into()));
-    Daemon::of(command.spawn().expect("started"))
+    Daemon::from_child(command.spawn().expect("started"))
 }
 
 fn await_status(rig: &Rig, text: &str) {

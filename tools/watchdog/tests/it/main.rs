@@ -26,7 +26,7 @@ mod live;
 mod log;
 mod man;
 mod model_files;
-mod prior;
+mod saved_state;
 mod server;
 mod wattgated;
 mod yields;

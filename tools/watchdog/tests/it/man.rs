@@ -23,9 +23,9 @@ fn part<'a>(help: &'a str, title: &str) -> impl Iterator<Item = &'a str> {
 }
 
 /// The word after each occurrence of an mdoc macro on a line.
-fn words<'a>(line: &'a str, of: &'a str) -> impl Iterator<Item = &'a str> {
+fn words<'a>(line: &'a str, wanted: &'a str) -> impl Iterator<Item = &'a str> {
     let mut words = line.split(' ');
-    std::iter::from_fn(move || words.find(|word| *word == of).and(words.next()))
+    std::iter::from_fn(move || words.find(|word| *word == wanted).and(words.next()))
 }
 
 #[test]

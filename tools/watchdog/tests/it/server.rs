@@ -33,11 +33,11 @@ impl Server {
 
     /// Creates a daemon with these lines of the config.
     pub fn with(lines: &str) -> Self {
-        Self::of(Rig::new(lines))
+        Self::from_rig(Rig::new(lines))
     }
 
     /// Opens a socket for a daemon.
-    pub fn of(mut rig: Rig) -> Self {
+    pub fn from_rig(mut rig: Rig) -> Self {
         rig.run(10);
         let directory = rig.folder.path().join("run");
         std::fs::create_dir(&directory).expect("made");
@@ -59,20 +59,20 @@ impl Server {
     /// A client of that socket.
     pub fn connect_as_root(&self) -> Client {
         let path = self.rig.folder.path().join("root/socket");
-        Client::of(UnixStream::connect(path).expect("connected"))
+        Client::from_stream(UnixStream::connect(path).expect("connected"))
     }
 
     pub fn connect(&self) -> Client {
-        Client::of(UnixStream::connect(self.directory.join("socket")).expect("connected"))
+        Client::from_stream(UnixStream::connect(self.directory.join("socket")).expect("connected"))
     }
 
-    /// Serves clients after a poll event, 100 ms before the next look. Returns whether the daemon
+    /// Serves clients after a poll event, 100 ms before the next step. Returns whether the daemon
     /// changed.
     pub fn turn(&mut self) -> bool {
         self.turn_for(100)
     }
 
-    /// Serves clients after a poll event until the next look, which is due in `ms`.
+    /// Serves clients after a poll event until the next step, which is due in `ms`.
     pub fn turn_for(&mut self, ms: u64) -> bool {
         let until = Milliseconds(self.rig.clocks.now.get() + ms);
         let (daemon, clocks) = (&mut self.rig.daemon, &self.rig.clocks);
@@ -111,11 +111,11 @@ impl Server {
         client
     }
 
-    /// Runs looks for some seconds and serves clients after each one.
+    /// Runs steps for some seconds and serves clients after each one.
     pub fn run(&mut self, seconds: u64) {
         let end = self.rig.clocks.now.get() + 1_000 * seconds;
         while self.rig.clocks.now.get() < end {
-            self.rig.look();
+            self.rig.step();
             self.turn();
         }
     }
@@ -147,7 +147,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn of(stream: UnixStream) -> Self {
+    pub fn from_stream(stream: UnixStream) -> Self {
         stream.set_nonblocking(true).expect("set");
         let received = Vec::new();
         Self { stream, received }
@@ -205,7 +205,7 @@ impl Client {
 }
 
 pub fn limit(power_mw: u32) -> Request {
-    Request::SetLimit(Some(WantedLimit::of(Milliwatts(power_mw))))
+    Request::SetLimit(Some(WantedLimit::from_power(Milliwatts(power_mw))))
 }
 
 /// A server of metrics, whose page is fixed.

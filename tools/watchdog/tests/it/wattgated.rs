@@ -37,8 +37,8 @@ pub struct Rig {
 impl Rig {
     pub fn new(limit: &str) -> (Self, Mirror) {
         let directory = tempfile::tempdir().expect("a directory");
-        let of = Description::named("orin-agx-64").expect("a board");
-        let mut tree = Tree::new(of, Unit::NOMINAL, 1, None).expect("a mode");
+        let description = Description::named("orin-agx-64").expect("a board");
+        let mut tree = Tree::new(description, Unit::NOMINAL, 1, None).expect("a mode");
         let workload = Workload::named("resnet18").expect("a shipped workload");
         tree.jetson_mut().set_workload(Some(workload));
         let root = directory.path().join("root");
@@ -141,8 +141,8 @@ impl Rig {
         Holder(shell.spawn().expect("started"))
     }
 
-    /// The file of the prior state.
-    pub fn prior(&self) -> PathBuf {
+    /// The file of the saved state.
+    pub fn saved_state_file(&self) -> PathBuf {
         self.root.join("var/lib/wattgate/prior")
     }
 
@@ -222,7 +222,7 @@ impl Daemon {
     }
 
     /// A process whose log goes elsewhere.
-    pub fn of(child: Child) -> Self {
+    pub fn from_child(child: Child) -> Self {
         let (_, lines) = channel();
         let seen = Vec::new();
         Self { child, lines, seen }

@@ -76,11 +76,11 @@ fn nothing_is_written_while_the_board_is_yielded() {
     // What was over meanwhile is counted and shown.
     let over = report.over_limit_ms;
     assert!((55_000..=65_000).contains(&over), "{over} ms over");
-    // At the end of the connection the next look corrects it.
+    // At the end of the connection the next step corrects it.
     drop(client);
     assert!(server.turn(), "a look is due");
     assert_eq!(writes(&mut server), 0);
-    server.rig.look();
+    server.rig.step();
     assert!(writes(&mut server) > 0);
     let (_, mode) = server.rig.daemon.status();
     let mut files = |text: &str| server.rig.daemon.files().tree.read(text).expect("readable");
@@ -102,7 +102,7 @@ fn the_first_mode_after_a_yield_is_not_faster_than_before() {
     let before = server.rig.daemon.report();
     drop(client);
     server.turn();
-    server.rig.look();
+    server.rig.step();
     let after = server.rig.daemon.report();
     assert_eq!(after.state, "booting");
     assert!(after.predicted_mw <= before.predicted_mw, "{after}");
@@ -128,11 +128,11 @@ fn a_silent_client_loses_the_board_after_two_seconds() {
     server.advance(1);
     assert_eq!((server.clients(), state(&server).as_str()), (0, "booting"));
     assert!(!client.receive());
-    server.rig.look();
+    server.rig.step();
     assert!(writes(&mut server) > 0);
 }
 
-/// Clients that keep the daemon busy until the next look do not delay it.
+/// Clients that keep the daemon busy until the next step do not delay it.
 #[test]
 fn a_silent_client_loses_the_board_even_if_there_is_no_time_for_clients() {
     let (mut server, _client) = yielded();
@@ -200,7 +200,7 @@ fn limits_that_change_meanwhile_hold_afterwards() {
     assert_eq!(writes(&mut server), 0);
     drop(client);
     server.turn();
-    server.rig.look();
+    server.rig.step();
     let report = server.rig.daemon.report();
     assert!(report.predicted_mw <= 18_000, "{report}");
     server.run(2);
@@ -288,10 +288,10 @@ fn a_stop_while_the_board_is_yielded_leaves_a_mode_of_the_daemon() {
         // The sensor averages as before again.
         let held = rig.knobs();
         assert_ne!(held, before);
-        // The lock and the prior state stay.
+        // The lock and the saved state stay.
         let (code, _, errors) = rig.output("run");
         assert_eq!(code, Some(5), "{errors}");
-        assert!(rig.prior().exists());
+        assert!(rig.saved_state_file().exists());
         assert!(is_yielded(rig));
         rig.configure("limit = \"15W\"");
         daemon.signal(Signal::HUP);
@@ -303,7 +303,7 @@ fn a_stop_while_the_board_is_yielded_leaves_a_mode_of_the_daemon() {
             "the lower limit does not touch the board"
         );
         daemon.stop();
-        assert!(rig.prior().exists());
+        assert!(rig.saved_state_file().exists());
         assert_ne!(rig.knobs(), held, "the mode fits the lower limit");
         assert_ne!(rig.knobs(), before);
     });

@@ -29,13 +29,13 @@ const READS: usize = 5;
 const LONGEST_READS: Duration = Duration::from_millis(100);
 
 /// Maximum length of a recorded text in bytes.
-const LONGEST_TEXT: usize = 64 << 10;
+const LONGEST_RECORDED_TEXT: usize = 64 << 10;
 
 /// How far a probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    Files { done: usize, of: usize },
-    Sensors { elapsed: Duration, of: Duration },
+    Files { done: usize, total: usize },
+    Sensors { elapsed: Duration, total: Duration },
 }
 
 /// Takes a probe of the board below a root, with the power sensors read over a time. Fails if there
@@ -50,7 +50,7 @@ pub fn collect(
     wanted.add_patterns(&root);
     let mut collector = Collector {
         root: &root,
-        buffer: vec![0; LONGEST_TEXT],
+        buffer: vec![0; LONGEST_RECORDED_TEXT],
         directories: BTreeMap::new(),
         links: BTreeMap::new(),
         files: BTreeMap::new(),
@@ -60,12 +60,17 @@ pub fn collect(
     }
     for (file, done) in wanted.files.iter().zip(1..) {
         collector.add_file(file);
-        let of = wanted.files.len();
-        progress(Progress::Files { done, of });
+        let total = wanted.files.len();
+        progress(Progress::Files { done, total });
     }
     let mut probe = collector.into_probe(l4t);
     probe.sensors = sensors::sensors(&probe.files);
-    let seen = |elapsed| progress(Progress::Sensors { elapsed, of: time });
+    let seen = |elapsed| {
+        progress(Progress::Sensors {
+            elapsed,
+            total: time,
+        })
+    };
     probe.samples = sensors::record(&root, &probe.sensors, time, seen);
     Ok(probe)
 }
@@ -197,7 +202,7 @@ impl Collector<'_> {
         (content, time)
     }
 
-    /// Where a path is behind all links of the kernel, which are recorded.
+    /// Where a path is behind all links of Linux, which are recorded.
     fn resolve(&mut self, path: &Path) -> PathBuf {
         let mut place = self.root.to_owned();
         let below = path.strip_prefix(self.root).unwrap_or(path);
@@ -210,13 +215,14 @@ impl Collector<'_> {
         place
     }
 
-    /// The target of a link, if both are the kernel's.
+    /// The target of a link, if both are Linux's.
     fn target(&mut self, place: &Path) -> Option<PathBuf> {
         if !fs::symlink_metadata(place).ok()?.is_symlink() {
             return None;
         }
         let target = fs::canonicalize(place).ok()?;
-        let [from, to] = [place, &target].map(|it| self.path(it).filter(|path| is_kernels(path)));
+        let [from, to] =
+            [place, &target].map(|it| self.path(it).filter(|path| is_linux_path(path)));
         self.links.insert(from?, to?);
         Some(target)
     }
@@ -249,8 +255,8 @@ impl Collector<'_> {
     }
 }
 
-/// Whether a path is below `/sys` or `/proc`, where the kernel makes all links.
-fn is_kernels(path: &str) -> bool {
+/// Whether a path is below `/sys` or `/proc`, where Linux makes all links.
+fn is_linux_path(path: &str) -> bool {
     path.starts_with("/sys/") || path.starts_with("/proc/")
 }
 

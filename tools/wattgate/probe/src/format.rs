@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 const MAX_PACKED_BYTES: u64 = 16 << 20;
 
 /// Maximum size of a probe, decompressed.
-const MAX_BYTES: u64 = 32 << 20;
+const MAX_PROBE_BYTES: u64 = 32 << 20;
 
 /// The first bytes of a gzip file (RFC 1952).
 const MAGIC: [u8; 2] = [0x1F, 0x8B];
@@ -95,7 +95,7 @@ pub struct Header {
     pub wattgate: String,
     /// The release of L4T, such as `36.4.3`; empty if unknown.
     pub l4t: String,
-    /// The release of the kernel; empty if unknown.
+    /// The release of Linux; empty if unknown.
     pub kernel: String,
 }
 
@@ -268,7 +268,7 @@ impl Probe {
             return Err(ProbeError::NotGzip);
         }
         let mut lines = Lines {
-            text: BufReader::new(GzDecoder::new(packed).take(MAX_BYTES + 1)),
+            text: BufReader::new(GzDecoder::new(packed).take(MAX_PROBE_BYTES + 1)),
             read: 0,
             line: 0,
         };
@@ -359,7 +359,7 @@ impl<R: BufRead> Lines<R> {
         self.line += 1;
         match length {
             0 => Ok(None),
-            _ if self.read > MAX_BYTES => Err(ProbeError::TooLarge),
+            _ if self.read > MAX_PROBE_BYTES => Err(ProbeError::TooLarge),
             _ => Ok(Some(text)),
         }
     }
@@ -426,13 +426,13 @@ impl Reader {
     }
 }
 
-fn once(seen: &mut BTreeSet<String>, of: &str, line: usize) -> Result<(), ProbeError> {
-    path(of, line)?;
-    match seen.insert(of.to_owned()) {
+fn once(seen: &mut BTreeSet<String>, name: &str, line: usize) -> Result<(), ProbeError> {
+    path(name, line)?;
+    match seen.insert(name.to_owned()) {
         true => Ok(()),
         false => Err(ProbeError::Twice {
             line,
-            path: of.to_owned(),
+            path: name.to_owned(),
         }),
     }
 }

@@ -6,7 +6,7 @@
 //! | the file: records, limits, errors of defective files | [`mod@format`] |
 //! | taking a probe | [`mod@collect`]; `patterns` has the list of files, `sensors` the power sensors over time |
 //! | what never gets into a probe | `redact` |
-//! | serving a probe: reads, and writes as the kernel takes them | [`recorded`] |
+//! | serving a probe: reads, and writes as Linux takes them | [`recorded`] |
 //! | what wattgate finds on a board, as text | [`summary`] |
 //!
 //! ```no_run

@@ -67,7 +67,7 @@ const FILES: &[&str] = &[
     "/sys/class/thermal/cooling_device*/cur_state",
 ];
 
-/// The directory that shows whether this kernel and this user have debugfs.
+/// The directory that shows whether this Linux kernel and this user have debugfs.
 pub const DEBUG: &str = "/sys/kernel/debug";
 
 /// The entries of [`DEBUG`] that are recorded. Others name devices of the user.

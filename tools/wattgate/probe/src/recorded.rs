@@ -1,7 +1,7 @@
 //! A probe in place of the board: its files in memory, with the recorded values.
 //!
 //! The power sensors replay their readings in a loop. Files that wattgate writes can be written and
-//! then show what the kernel would show (`writes`). All others keep the recorded value.
+//! then show what Linux would show (`writes`). All others keep the recorded value.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,6 +1,6 @@
 //! What never gets into a probe: serial numbers, host names, addresses and user names.
 //!
-//! The kernel and its drivers write nearly all recorded files, and name nobody in them. Three files
+//! Linux and its drivers write nearly all recorded files, and name nobody in them. Three files
 //! can have other texts; only the part that wattgate needs is kept of each. IP and MAC addresses are
 //! removed from the text of every file.
 
@@ -12,7 +12,7 @@ const REMOVED: &str = "REMOVED";
 /// The text of a file as it may be recorded.
 pub fn text(path: &str, text: &str) -> String {
     let kept = match path {
-        // Who built the kernel, and where, comes after its release.
+        // Who built Linux, and where, comes after its release.
         "/proc/version" => {
             text.split_whitespace()
                 .take(3)
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_builder_of_a_kernel_is_left_out() {
+    fn the_builder_of_linux_is_left_out() {
         let version = "Linux version 5.15.148-tegra (alice@rover) (gcc 11.3.0) #1 SMP PREEMPT\n";
         let kept = text("/proc/version", version);
         assert_eq!(kept, "Linux version 5.15.148-tegra\n");

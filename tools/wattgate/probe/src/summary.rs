@@ -63,10 +63,14 @@ impl Summary {
     /// Looks for everything below a root.
     pub fn discover(files: &mut dyn Files, root: &Path) -> Result<Self, DiscoverError> {
         let files = AnyFiles(files);
-        Ok(Self::of(&Board::discover(&files, root)?, &files, root))
+        Ok(Self::from_board(
+            &Board::discover(&files, root)?,
+            &files,
+            root,
+        ))
     }
 
-    fn of(board: &Board, files: &AnyFiles<'_>, root: &Path) -> Self {
+    fn from_board(board: &Board, files: &AnyFiles<'_>, root: &Path) -> Self {
         let identity = board.identity();
         let masks = board.masks(files);
         let events = board.over_current_events(files).into_iter().zip(1..);

@@ -1,4 +1,4 @@
-//! Writes to a recorded board, which then shows what the kernel would show.
+//! Writes to a recorded board, which then shows what Linux would show.
 //!
 //! - Only files that wattgate writes can be written.
 //! - A clock that is not in the board's table is rounded down, or up to the lowest.
@@ -111,12 +111,12 @@ impl Recorded {
         name: &str,
         value: i64,
     ) -> Result<(), Fault> {
-        let of = |name: &str| format!("{directory}/{name}");
-        let table = self.table(&of(clock.table));
+        let path = |name: &str| format!("{directory}/{name}");
+        let table = self.table(&path(clock.table));
         let at_most = table.iter().copied().filter(|&it| it <= value).max();
         let lowest = table.iter().copied().min();
         let value = at_most.or(lowest).unwrap_or(value);
-        let [min, max] = clock.limits.map(of);
+        let [min, max] = clock.limits.map(path);
         let limits = match name == clock.limits[0] {
             true => (value, self.number(&max).unwrap_or(value)),
             false => (self.number(&min).unwrap_or(value), value),
@@ -124,8 +124,8 @@ impl Recorded {
         if limits.0 > limits.1 {
             return Err(EINVAL);
         }
-        self.set(&of(name), value);
-        for current in clock.current.map(of) {
+        self.set(&path(name), value);
+        for current in clock.current.map(path) {
             if let Some(now) = self.number(&current) {
                 self.set(&current, now.clamp(limits.0, limits.1));
             }
@@ -135,7 +135,7 @@ impl Recorded {
 
     fn put_online(&mut self, path: &str, value: i64) -> Result<(), Fault> {
         match value {
-            // The kernel keeps one core.
+            // Linux keeps one core.
             0 if path == format!("{CPUS}/cpu0/online") => return Err(EBUSY),
             0 | 1 => self.set(path, value),
             _ => return Err(EINVAL),
@@ -174,12 +174,12 @@ impl Recorded {
             .chain(clock.current)
             .chain([clock.table])
         {
-            let of = |policy: &u16| format!("{cpufreq}/policy{policy}/{name}");
+            let path = |policy: &u16| format!("{cpufreq}/policy{policy}/{name}");
             let mut texts = policies
                 .iter()
-                .filter_map(|policy| self.text(&of(policy)).ok());
-            if let (Err(_), Some(text)) = (self.text(&of(policy)), texts.next()) {
-                self.show(&of(policy), text);
+                .filter_map(|policy| self.text(&path(policy)).ok());
+            if let (Err(_), Some(text)) = (self.text(&path(policy)), texts.next()) {
+                self.show(&path(policy), text);
             }
         }
     }
@@ -189,12 +189,12 @@ impl Recorded {
         if !wattgate_board::SAMPLES.map(i64::from).contains(&samples) {
             return Err(EINVAL);
         }
-        let of = |name: &str| format!("{directory}/{name}");
-        let before = self.number(&of("samples")).filter(|&it| it > 0);
-        let interval = self.number(&of("update_interval"));
+        let path = |name: &str| format!("{directory}/{name}");
+        let before = self.number(&path("samples")).filter(|&it| it > 0);
+        let interval = self.number(&path("update_interval"));
         if let (Some(before), Some(interval)) = (before, interval) {
             let interval = interval.saturating_mul(samples).saturating_add(before / 2) / before;
-            self.set(&of("update_interval"), interval);
+            self.set(&path("update_interval"), interval);
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ fn cores(text: &str) -> Vec<u16> {
     ranges.flatten().collect()
 }
 
-/// Ranges as the kernel prints them.
+/// Ranges as Linux prints them.
 fn ranges(mut cores: Vec<u16>) -> String {
     cores.sort_unstable();
     let mut runs: Vec<[u16; 2]> = Vec::new();

@@ -206,7 +206,7 @@ fn learn(
             set_model(&mut client, &path)?;
             client.lease(WantedLease {
                 program: Some("wattgate learn".to_owned()),
-                ..WantedLease::of(limit)
+                ..WantedLease::from_power(limit)
             })?;
             site.right.give_back(&mut site.process);
             hold::watch(&mut site.process, client, limit, time, false, seen)?
@@ -244,7 +244,7 @@ fn install_model(path: &Path, fitted: &Fitted) -> Result<(), Failure> {
 
 /// Has the daemon use a model of its folder.
 /// The daemon takes one model in ten seconds.
-const LONGEST_WAIT: Duration = Duration::from_secs(12);
+const MODEL_TIMEOUT: Duration = Duration::from_secs(12);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
 
 /// Gives the daemon a model.
@@ -254,7 +254,7 @@ fn set_model(client: &mut Client, path: &Path) -> Result<(), Failure> {
     loop {
         match client.ask(Request::SetModel(name.clone().into_owned())) {
             Err(ClientError::Refused(refused))
-                if refused.name == "too_many_requests" && waited < LONGEST_WAIT =>
+                if refused.name == "too_many_requests" && waited < MODEL_TIMEOUT =>
             {
                 thread::sleep(BETWEEN_ATTEMPTS);
                 waited += BETWEEN_ATTEMPTS;

@@ -29,7 +29,7 @@ use wattgate_runtime::{FormatError, Milliwatts};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::config::ConfigError;
 use wattgate_watchdog::lock::LockError;
-use wattgate_watchdog::prior::PriorError;
+use wattgate_watchdog::saved_state::SavedStateError;
 use wattgate_watchdog::setup::SetupError;
 
 use crate::planner::PlannerError;
@@ -94,10 +94,10 @@ pub enum Failure {
     #[error("{0}")]
     Daemon(#[from] ClientError),
     #[error("{0}{advice}", advice = match .0 {
-        PriorError::Io { source, .. } => as_root(source),
+        SavedStateError::Io { source, .. } => as_root(source),
         _ => "",
     })]
-    Prior(#[from] PriorError),
+    SavedState(#[from] SavedStateError),
     #[error("{0}")]
     Session(#[from] SessionError),
     #[error("{0}")]

@@ -180,10 +180,10 @@ struct Shown(String);
 impl Shown {
     fn update(&mut self, progress: Progress) {
         let line = match progress {
-            Progress::Files { done, of } => format!("files: {} %", 100 * done / of.max(1)),
-            Progress::Sensors { elapsed, of } => {
-                let (elapsed, of) = (elapsed.as_secs(), of.as_secs());
-                format!("power sensors: {elapsed} of {of} s")
+            Progress::Files { done, total } => format!("files: {} %", 100 * done / total.max(1)),
+            Progress::Sensors { elapsed, total } => {
+                let (elapsed, total) = (elapsed.as_secs(), total.as_secs());
+                format!("power sensors: {elapsed} of {total} s")
             }
         };
         if line != self.0 && io::stderr().is_terminal() {

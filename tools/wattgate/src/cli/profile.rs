@@ -247,8 +247,8 @@ impl Show {
 
 /// What capped clocks cost and gain beside pinned ones, in the mean of the modes that have both.
 fn capped(rows: &[Row]) -> Option<String> {
-    let mean = |of: &dyn Fn(&Row) -> Option<f64>| {
-        let ratios: Vec<f64> = rows.iter().filter_map(of).map(f64::ln).collect();
+    let mean = |ratio_of_row: &dyn Fn(&Row) -> Option<f64>| {
+        let ratios: Vec<f64> = rows.iter().filter_map(ratio_of_row).map(f64::ln).collect();
         let n = ratios.len() as f64;
         let ratio = (ratios.iter().sum::<f64>() / n).exp();
         (n > 0.0).then_some((100.0 * (ratio - 1.0), ratios.len()))

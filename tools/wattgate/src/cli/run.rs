@@ -70,7 +70,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let wanted = aim.wanted()?;
-    let mut deadline = DeadlineWatch::of(wanted);
+    let mut deadline = DeadlineWatch::from_wanted(wanted);
     let seen = |now: Duration, _: Option<Count>, report: &Report| {
         deadline.iter_mut().for_each(|it| it.see(now, report));
     };
@@ -133,9 +133,9 @@ fn lease(
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
     let report = client.lease(WantedLease {
         model: model.map(|path| path.to_string_lossy().into_owned()),
-        aim: wanted.map(WantedAim::of),
+        aim: wanted.map(WantedAim::from_wanted),
         program: Some("wattgate run".to_owned()),
-        ..WantedLease::of(limit)
+        ..WantedLease::from_power(limit)
     })?;
     // A profiler has the board, and nobody holds the lease.
     if report.state == YIELDED {

@@ -13,7 +13,7 @@ use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::lock::{Lock, LockError};
-use wattgate_watchdog::prior::Prior;
+use wattgate_watchdog::saved_state::SavedState;
 
 use super::Failure;
 use super::options::Common;
@@ -25,7 +25,7 @@ use crate::thinning::thinned;
 
 /// The directory of the settings from before, below the board's root. It is the daemon's, which takes them over if
 /// it is the first to start after a crash.
-const STATE: &str = "var/lib/wattgate";
+const STATE_DIRECTORY: &str = "var/lib/wattgate";
 
 /// A board that may be changed.
 pub struct Site {
@@ -44,7 +44,7 @@ pub struct Site {
 pub enum Right {
     /// No daemon runs.
     Own {
-        prior: Prior,
+        saved_state: SavedState,
         _lock: Lock,
     },
     Lent(Lent),
@@ -67,9 +67,10 @@ impl Site {
         let right = match Lock::take(&common.root) {
             Ok(lock) => {
                 check_writable(&board)?;
-                let state = common.root.join(STATE);
+                let state = common.root.join(STATE_DIRECTORY);
                 Right::Own {
-                    prior: Prior::of_session(&board, &files, &common.root, &state)?.written()?,
+                    saved_state: SavedState::of_session(&board, &files, &common.root, &state)?
+                        .written()?,
                     _lock: lock,
                 }
             }
@@ -99,12 +100,12 @@ impl Site {
     /// Ends the workload, and gives the board its settings back. Fails as the command did.
     pub fn close<T>(mut self, done: Result<T, Failure>) -> Result<T, Failure> {
         let restored = match self.right {
-            Right::Own { prior, _lock } => {
+            Right::Own { saved_state, _lock } => {
                 // First, since the settings from before may be over the limit.
-                let mut guard = Guard::of(&self.board, self.limit);
+                let mut guard = Guard::new(&self.board, self.limit);
                 self.process
                     .end(|files| guard.watch(&mut self.board, files));
-                let restored = prior.restore(&mut self.board, &mut self.files);
+                let restored = saved_state.restore(&mut self.board, &mut self.files);
                 if restored.is_ok() {
                     note("the settings from before are restored; no limit holds now");
                 }
@@ -153,7 +154,7 @@ struct Guard {
 }
 
 impl Guard {
-    fn of(board: &Board, limit: Option<Milliwatts>) -> Self {
+    fn new(board: &Board, limit: Option<Milliwatts>) -> Self {
         let lowest = axes(board).ok().map(|axes| ladder(&axes).lowest);
         Self {
             at: limit.zip(lowest),
@@ -227,7 +228,7 @@ pub fn axes(board: &Board) -> Result<Axes, Failure> {
 
 /// The modes that a session needs without a plan.
 pub fn ladder(axes: &Axes) -> Ladder {
-    Ladder::of([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz])
+    Ladder::from_axes([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz])
 }
 
 /// The daemon's config below a root.

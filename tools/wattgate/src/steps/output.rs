@@ -28,16 +28,16 @@ use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcset
 use super::pattern::{Lines, Pattern, Tally};
 
 /// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
+const OUTPUT_CHUNK: usize = 64 << 10;
 
-/// Interval between looks at a log file of which no event tells, such as one on a network.
+/// Interval between checks of a log file of which no event tells, such as one on a network.
 const LOG_POLL: Duration = Duration::from_millis(100);
 
 /// Longest wait for the rest of the output of a workload that has ended.
-const REST: Duration = Duration::from_secs(1);
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes of a line that a message shows.
-const SHOWN: usize = 160;
+const SHOWN_BYTES: usize = 160;
 
 /// Steps that a pattern finds in output.
 #[derive(Debug)]
@@ -73,9 +73,9 @@ impl Shared {
     }
 
     /// Looks for counts in a line.
-    fn look(&self, line: &[u8], is_complete: bool, last_line: &mut Vec<u8>) -> bool {
+    fn count(&self, line: &[u8], is_complete: bool, last_line: &mut Vec<u8>) -> bool {
         last_line.clear();
-        last_line.extend_from_slice(&line[..line.len().min(SHOWN)]);
+        last_line.extend_from_slice(&line[..line.len().min(SHOWN_BYTES)]);
         let Some(found) = self.pattern.find(line, is_complete) else {
             return false;
         };
@@ -91,14 +91,14 @@ impl Shared {
     fn read(&self, lines: &mut Lines, bytes: Option<&[u8]>) {
         let mut last_line = Vec::new();
         let mut has_found = false;
-        let mut look = |line: &[u8], is_complete| {
-            let found = self.look(line, is_complete, &mut last_line);
+        let mut count = |line: &[u8], is_complete| {
+            let found = self.count(line, is_complete, &mut last_line);
             has_found |= found;
             found
         };
         match bytes {
-            Some(bytes) => lines.split(bytes, &mut look),
-            None => lines.finish(&mut look),
+            Some(bytes) => lines.split(bytes, &mut count),
+            None => lines.finish(&mut count),
         }
         if !last_line.is_empty() {
             let text = String::from_utf8_lossy(&last_line);
@@ -202,7 +202,7 @@ impl Drop for Output {
         self.shared.is_closed.store(true, Ordering::Relaxed);
         let start = Instant::now();
         let is_reading = |reader: &JoinHandle<()>| !reader.is_finished();
-        while self.readers.iter().any(is_reading) && start.elapsed() < REST {
+        while self.readers.iter().any(is_reading) && start.elapsed() < REST_TIMEOUT {
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -226,7 +226,7 @@ fn terminal_like(terminal: &OwnedFd) -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn copy(mut from: File, mut to: File, shared: &Shared) {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; OUTPUT_CHUNK];
     let mut lines = Lines::default();
     let mut is_open = true;
     loop {
@@ -275,7 +275,7 @@ fn watch(path: &Path) -> io::Result<OwnedFd> {
 
 /// Reads a log file until the session ends.
 fn follow(path: &Path, mut file: Option<File>, watch: Option<&OwnedFd>, shared: &Shared) {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; OUTPUT_CHUNK];
     let mut lines = Lines::default();
     while !shared.is_closed.load(Ordering::Relaxed) {
         if let Some(Ok(length @ 1..)) = file.as_mut().map(|file| file.read(&mut buffer)) {

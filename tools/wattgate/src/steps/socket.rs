@@ -1,6 +1,6 @@
 //! Steps from the datagrams of the workload ([`wattgate_cli::steps`]), also of several processes.
 //!
-//! The kernel names the process of each datagram, so counts of several processes are not taken for
+//! Linux names the process of each datagram, so counts of several processes are not taken for
 //! one that goes back and forth:
 //!
 //! - Processes that send **the same name**, or none, work on the same steps, as the ranks of a
@@ -33,7 +33,7 @@ use wattgate_cli::steps::{MAX_BYTES, StepLine};
 use crate::window::Told;
 
 /// Number of names, and of processes with one name, that are kept apart.
-const MOST: usize = 64;
+const MOST_SENDERS: usize = 64;
 
 /// The first process namespace of a machine: `PROC_PID_INIT_INO` in Linux's `proc_ns.h`.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
@@ -72,7 +72,7 @@ impl StepSocket {
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         socket.set_nonblocking(true)?;
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        // Elsewhere the kernel may give number 0, which rustix cannot represent.
+        // Elsewhere Linux may give number 0, which rustix cannot represent.
         let has_processes = namespace == Path::new(FIRST_NAMESPACE);
         set_socket_passcred(&socket, has_processes)?;
         let counter = OpenOptions::new()
@@ -238,7 +238,7 @@ impl Senders {
         let steps = before.unwrap_or(line.steps);
         let known = self.names.iter().position(|it| it.name == line.name);
         let known = known.unwrap_or(self.names.len());
-        if known == self.names.len() && known < MOST {
+        if known == self.names.len() && known < MOST_SENDERS {
             self.names.push(Name {
                 name: line.name,
                 count,
@@ -259,7 +259,7 @@ impl Senders {
         sender.last = line.steps;
         let ahead = (count + sender.offset - name.count).max(0);
         name.count += ahead;
-        if name.processes.len() == MOST {
+        if name.processes.len() == MOST_SENDERS {
             name.processes.remove(0);
         }
         name.processes.push(sender);

@@ -10,7 +10,7 @@ use rustix::process::{Signal, geteuid, test_kill_process};
 use wattgate_board::Disk;
 use wattgate_profiler::row::{CorpusFile, Mark, Row};
 use wattgate_runtime::PowerMode;
-use wattgate_watchdog::prior::{Origin, Prior};
+use wattgate_watchdog::saved_state::{Origin, SavedState};
 
 use crate::board::{highest, lowest, middle};
 use crate::living::{Background, Living, Running, STEPS, pid, planner, run, wait_for, workload};
@@ -127,11 +127,13 @@ fn after_a_kill_while_a_limit_is_held_the_daemon_restores_the_board() {
     living.await_files();
     assert_ne!(living.settings(), before);
     let mut board = living.board();
-    let (root, state) = (living.root(), living.prior());
+    let (root, state) = (living.root(), living.saved_state_file());
     let state = state.parent().expect("a folder");
-    let prior = Prior::keep(&board, &Disk, &root, state).expect("kept");
-    assert_eq!(prior.origin(), &Origin::Left);
-    prior.restore(&mut board, &mut Disk).expect("restored");
+    let saved_state = SavedState::keep(&board, &Disk, &root, state).expect("kept");
+    assert_eq!(saved_state.origin(), &Origin::Left);
+    saved_state
+        .restore(&mut board, &mut Disk)
+        .expect("restored");
     living.await_settings(&before);
 }
 
@@ -278,11 +280,11 @@ fn a_session_restores_what_was_there_and_not_what_the_daemon_found() {
     let living = Living::loaded();
     let first = living.settings();
     let mut board = living.board();
-    let state = living.prior();
+    let state = living.saved_state_file();
     let state = state.parent().expect("a folder");
-    let prior = Prior::keep(&board, &Disk, &living.root(), state).expect("kept");
+    let saved_state = SavedState::keep(&board, &Disk, &living.root(), state).expect("kept");
     board.apply(&mut Disk, &lowest(NAME)).expect("set");
-    prior.leave().expect("left");
+    saved_state.leave().expect("left");
     let left = living.settings();
     assert_ne!(left, first);
     let mut command = living.command("run");
@@ -291,7 +293,10 @@ fn a_session_restores_what_was_there_and_not_what_the_daemon_found() {
     let (code, _, errors) = run(&mut command);
     assert_eq!(code, Some(0), "{errors}");
     wait_for("what was there", || living.settings() == left);
-    assert!(living.prior().exists(), "the daemon's to restore");
+    assert!(
+        living.saved_state_file().exists(),
+        "the daemon's to restore"
+    );
 }
 
 #[test]

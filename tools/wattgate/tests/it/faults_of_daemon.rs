@@ -16,8 +16,8 @@ use wattgate_watchdog::config::Config;
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::lock::{Lock, directory, root_directory};
-use wattgate_watchdog::prior::Prior;
 use wattgate_watchdog::report::{Report, Source};
+use wattgate_watchdog::saved_state::SavedState;
 use wattgate_watchdog::serve::Services;
 use wattgate_watchdog::serve::protocol::{Request, WantedLimit};
 use wattgate_watchdog::serve::socket::Socket;
@@ -57,13 +57,13 @@ impl Watchdog {
             let setup = Setup::new(config, &Disk, &below).expect("usable");
             let _lock = Lock::take(&below).expect("free");
             let state = below.join("var/lib/wattgate");
-            let prior = Prior::keep(&setup.board, &Disk, &below, &state).expect("kept");
+            let saved_state = SavedState::keep(&setup.board, &Disk, &below, &state).expect("kept");
             let mut daemon = Daemon::new(setup, Disk, System.utc(), Lowerings::default());
             let clients = Socket::open(&directory(&below), None).expect("opened");
             let of_root = Socket::open_root(&root_directory(&below)).expect("opened");
             let mut services = Services::new(Some(of_root), Some(clients));
             while ends.load(Ordering::Relaxed) == 0 {
-                let next = daemon.look(&System, &mut |_| ());
+                let next = daemon.step(&System, &mut |_| ());
                 let changed = services.turn(true, &mut daemon, &System, next);
                 if !changed && System.now() < next {
                     thread::sleep(Duration::from_millis(1));
@@ -71,7 +71,9 @@ impl Watchdog {
             }
             if ends.load(Ordering::Relaxed) == CLEAN {
                 let (mut board, mut files) = daemon.release();
-                prior.restore(&mut board, &mut files).expect("restored");
+                saved_state
+                    .restore(&mut board, &mut files)
+                    .expect("restored");
             }
         });
         let watchdog = Self {
@@ -186,7 +188,10 @@ fn the_end_of_the_daemon_ends_the_session_and_its_next_start_restores_the_board(
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");
     assert!(errors.contains(LOST), "{errors}");
-    assert!(living.prior().exists(), "the daemon's to restore");
+    assert!(
+        living.saved_state_file().exists(),
+        "the daemon's to restore"
+    );
     let mut daemon = Watchdog::start(&living);
     daemon.end(CLEAN);
     living.await_settings(&before);
@@ -198,7 +203,7 @@ fn a_lower_limit_of_the_daemon_ends_the_session() {
     let session = Background::start(&mut living.profile(&[], STEPS));
     daemon.await_lent();
     let mut client = Client::connect(&living.root()).expect("it runs");
-    let lower = WantedLimit::of(Milliwatts(20_000));
+    let lower = WantedLimit::from_power(Milliwatts(20_000));
     client.ask(Request::SetLimit(Some(lower))).expect("set");
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");

@@ -145,7 +145,7 @@ impl Living {
         lines.map(str::to_owned).collect()
     }
 
-    /// Waits until a file is whole that a kill left truncated. No kernel does that.
+    /// Waits until a file is whole that a kill left truncated. No Linux kernel does that.
     pub fn await_files(&self) {
         wait_for("all settings", || {
             let board = self.board();
@@ -156,13 +156,16 @@ impl Living {
     /// Waits until all settings are what they were.
     pub fn await_settings(&self, expected: &[String]) {
         wait_for("the settings from before", || self.settings() == expected);
-        for file in [self.prior(), self.prior().with_file_name("session")] {
+        for file in [
+            self.saved_state_file(),
+            self.saved_state_file().with_file_name("session"),
+        ] {
             assert!(!file.exists(), "nothing is left to restore");
         }
     }
 
     /// The file of the settings from before.
-    pub fn prior(&self) -> PathBuf {
+    pub fn saved_state_file(&self) -> PathBuf {
         self.root().join("var/lib/wattgate/prior")
     }
 

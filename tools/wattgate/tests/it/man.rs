@@ -21,9 +21,9 @@ fn helps() -> Vec<(String, String)> {
 }
 
 /// The word after each occurrence of an mdoc macro on a line.
-fn words<'a>(line: &'a str, of: &'a str) -> impl Iterator<Item = &'a str> {
+fn words<'a>(line: &'a str, wanted: &'a str) -> impl Iterator<Item = &'a str> {
     let mut words = line.split(' ');
-    std::iter::from_fn(move || words.find(|word| *word == of).and(words.next()))
+    std::iter::from_fn(move || words.find(|word| *word == wanted).and(words.next()))
 }
 
 #[test]
@@ -52,8 +52,9 @@ fn each_option_of_a_command_is_in_the_manual() {
         if line.starts_with(".Ss ") {
             commands = words(line, "Cm").collect();
         } else if line.starts_with(".It Fl ") {
-            let options = words(line, "Fl").flat_map(|it| commands.iter().map(move |of| (of, it)));
-            manual.extend(options.map(|(of, it)| format!("{of} -{it}")));
+            let options =
+                words(line, "Fl").flat_map(|it| commands.iter().map(move |command| (command, it)));
+            manual.extend(options.map(|(command, it)| format!("{command} -{it}")));
         }
     }
     assert!(helped.contains("profile --modes"), "{helped:?}");

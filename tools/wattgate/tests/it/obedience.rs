@@ -63,7 +63,7 @@ impl Bed {
         let files = hungry();
         let least = discover(&files).least();
         let meter = Meter::new(LIMIT_W.into(), faults, &files);
-        let mut bench = Bench::of(files);
+        let mut bench = Bench::from_files(files);
         (bench.meter, bench.faults) = (Some(meter), faults.to_vec());
         let done = profile(bench, least, &self.modes, Some(LIMIT_W));
         let meter = done.bench.meter.expect("a meter");
@@ -72,10 +72,14 @@ impl Bed {
             .rows
             .iter()
             .map(|row| {
-                let of = |mode: &PowerMode| {
+                let is_same = |mode: &PowerMode| {
                     mode.knobs() == [row.cores, row.cpu_khz, row.gpu_khz, row.emc_khz]
                 };
-                let power = self.modes.iter().position(of).map(|at| self.powers[at]);
+                let power = self
+                    .modes
+                    .iter()
+                    .position(is_same)
+                    .map(|at| self.powers[at]);
                 match (row.mark, row.power_mw.zip(power)) {
                     (None, Some((mw, power))) => {
                         let error = mw / 1e3 / power - 1.0;

@@ -36,15 +36,15 @@ fn look_on(
 ) -> Option<Row> {
     board.apply(bench.files(), &mode).expect("set");
     let end = bench.now() + Duration::from_secs(15);
-    let mut look = bench.now();
+    let mut next_sample = bench.now();
     while bench.now() < end {
-        let count = match bench.wait(look) {
+        let count = match bench.wait(next_sample) {
             Event::Count(count) => Some(count),
             _ => None,
         };
         let now = bench.now();
         if count.is_none() {
-            look = now + Duration::from_millis(50);
+            next_sample = now + Duration::from_millis(50);
         }
         let energy_j = bench.files.tree.jetson().energy_j();
         let row = onlooker.see(now, count, &report(mode, energy_j), board, &bench.files);
@@ -106,7 +106,7 @@ fn a_mode_of_which_only_the_idle_power_is_known_is_measured() {
     assert_eq!((row.mark, row.idle_mw), (None, None));
 }
 
-/// The kernel lowers the clock of a GPU that has little to do, if its minimum stays low.
+/// Linux lowers the clock of a GPU that has little to do, if its minimum stays low.
 #[test]
 fn a_mode_whose_gpu_runs_below_its_clock_has_no_measurement() {
     let name = "orin-agx-64";

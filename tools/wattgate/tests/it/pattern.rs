@@ -9,15 +9,15 @@ fn found(pattern: &str, output: &[u8], piece: usize) -> Vec<Found> {
     let pattern = Pattern::new(pattern).expect("a pattern");
     let mut lines = Lines::default();
     let mut all = Vec::new();
-    let mut look = |line: &[u8], is_complete: bool| {
+    let mut count = |line: &[u8], is_complete: bool| {
         let found = pattern.find(line, is_complete);
         all.extend(found);
         found.is_some()
     };
     for piece in output.chunks(piece) {
-        lines.split(piece, &mut look);
+        lines.split(piece, &mut count);
     }
-    lines.finish(&mut look);
+    lines.finish(&mut count);
     all
 }
 

@@ -14,8 +14,8 @@ fn copy(name: &str, to: &Path) -> [String; 2] {
     fs::copy(weights.join(name), to).expect("copied");
     let bytes = fs::read(to).expect("read");
     let model = Model::parse(&bytes).expect("a model");
-    let of = model.provenance().expect("a provenance");
-    [of.device.to_owned(), of.workload.to_owned()]
+    let provenance = model.provenance().expect("a provenance");
+    [provenance.device.to_owned(), provenance.workload.to_owned()]
 }
 
 fn board_of(device: &str, kind: Kind) -> Board<'_> {

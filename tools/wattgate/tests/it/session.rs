@@ -59,11 +59,11 @@ impl Bench {
         let mut files = booted(board);
         let workload = Workload::named(workload).expect("a shipped workload");
         files.tree.jetson_mut().set_workload(Some(workload));
-        Self::of(files)
+        Self::from_files(files)
     }
 
     /// A board that runs its workload.
-    pub fn of(files: Simulated) -> Self {
+    pub fn from_files(files: Simulated) -> Self {
         Self {
             files,
             counted: 0,
@@ -457,7 +457,7 @@ fn a_workload_that_tells_another_minibatch_than_the_user_ends_the_session() {
 
 /// A board whose workload starts after its idle power was measured.
 fn idle_bench(name: &str, workload: &str) -> Bench {
-    let mut bench = Bench::of(booted(name));
+    let mut bench = Bench::from_files(booted(name));
     bench.files.tree.jetson_mut().follow_load();
     let jetson = bench.files.tree.jetson();
     let axes = jetson.board().axes();

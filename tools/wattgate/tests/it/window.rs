@@ -31,8 +31,8 @@ fn measure(rules: Rules, power_mw: impl Fn(f64) -> f64) -> (Option<Measured>, f6
         if ms % 50 == 0 {
             let reading = (register / 40.0).round() * 40.0;
             let sample = Sample::one(Milliwatts(reading as u32));
-            estimator.look(&sample, Milliseconds(ms));
-            window.look(Duration::from_millis(ms), estimator.energy_uj());
+            estimator.update(&sample, Milliseconds(ms));
+            window.add_energy(Duration::from_millis(ms), estimator.energy_uj());
         }
         if let Some(measured) = window.measured(&estimator) {
             return (Some(measured), now / 1e3);
@@ -111,7 +111,7 @@ fn the_longest_time_holds_to_the_nearest_step() {
         let mut measured = None;
         for steps in 0..40 {
             let at = Duration::from_secs(steps);
-            window.look(at, 20_000_000 * steps);
+            window.add_energy(at, 20_000_000 * steps);
             window.count(Count {
                 at,
                 steps,
@@ -161,8 +161,8 @@ fn parts(each_us: [u64; 2]) -> [Option<f64>; 2] {
         };
         window.count(Count { at, steps, told });
         let now = Milliseconds(at.as_millis() as u64);
-        estimator.look(&Sample::one(Milliwatts(9_000)), now);
-        window.look(at, estimator.energy_uj());
+        estimator.update(&Sample::one(Milliwatts(9_000)), now);
+        window.add_energy(at, estimator.energy_uj());
         if let Some(measured) = window.measured(&estimator) {
             return [measured.fetch_ms, measured.compute_ms];
         }

@@ -67,7 +67,9 @@ fn simulated() -> Result<Vec<Corpus>, CorpusError> {
         let board = Board::named(board).expect("a known board");
         for workload in workloads {
             let workload = Workload::named(workload).expect("a shipped workload");
-            let modes = Modes::Random(SIMULATED_MODES).of(&board, 1).expect("modes");
+            let modes = Modes::Random(SIMULATED_MODES)
+                .select(&board, 1)
+                .expect("modes");
             let profiles = Profiler::new(&board, Unit::NOMINAL, &workload, 1).profile_all(&modes);
             let name = format!("{}-{}", board.name, workload.name);
             let path = folder.path().join(format!("{name}.csv"));

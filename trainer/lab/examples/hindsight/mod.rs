@@ -54,7 +54,7 @@ pub fn choices(run: &TrainedRun<'_>) -> Option<Vec<Choices>> {
         }
         Some(Choices {
             over: 100.0 * f64::from(over) / LIMITS as f64,
-            penalty: Quartiles::of(penalties)?.median,
+            penalty: Quartiles::from_values(penalties)?.median,
         })
     };
     (0..STEPS).map(|step| with(STEP * step as f64)).collect()
@@ -67,5 +67,5 @@ pub fn penalty(runs: &[Vec<Choices>]) -> Option<f64> {
         let over: f64 = with(*step).map(|choices| choices.over).sum();
         over / runs.len() as f64 <= AT_MOST
     })?;
-    Some(Quartiles::of(with(step).map(|choices| choices.penalty))?.median)
+    Some(Quartiles::from_values(with(step).map(|choices| choices.penalty))?.median)
 }

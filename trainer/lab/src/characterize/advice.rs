@@ -139,10 +139,10 @@ pub fn advise(corpora: &[Corpus], limit_w: f64, seed: u64) -> Result<Advice, Adv
     for what in ["workers", "minibatch"] {
         let others = feedings
             .iter()
-            .filter(|of| differs_in(what, of, &now.feeding));
-        let choices = others.filter_map(|of| {
-            let predicted = on_now.with(of)?;
-            Some(choice(&joint, &now, of, now.knobs, &predicted[0]))
+            .filter(|other| differs_in(what, other, &now.feeding));
+        let choices = others.filter_map(|other| {
+            let predicted = on_now.with(other)?;
+            Some(choice(&joint, &now, other, now.knobs, &predicted[0]))
         });
         let best = choices
             .filter(is_surely_faster)
@@ -206,10 +206,10 @@ fn is_surely_faster(choice: &Choice) -> bool {
     choice.gain_bounds[0] > 1.0
 }
 
-fn differs_in(what: &str, of: &Feeding, from: &Feeding) -> bool {
+fn differs_in(what: &str, to: &Feeding, from: &Feeding) -> bool {
     let other = |a: &Option<u32>, b: &Option<u32>| a != b;
-    let workers = other(&of.workers, &from.workers);
-    let minibatch = other(&of.minibatch, &from.minibatch);
+    let workers = other(&to.workers, &from.workers);
+    let minibatch = other(&to.minibatch, &from.minibatch);
     match what {
         "workers" => workers && !minibatch,
         _ => minibatch && !workers,
@@ -263,26 +263,33 @@ fn candidates(joint: &Joint, now: &Now) -> Vec<Feeding> {
         .fed
         .iter()
         .map(|fed| &fed.feeding)
-        .filter(|of| {
-            of.storage == now.feeding.storage && of.is_first_epoch() == now.feeding.is_first_epoch()
+        .filter(|feeding| {
+            feeding.storage == now.feeding.storage
+                && feeding.is_first_epoch() == now.feeding.is_first_epoch()
         })
         .collect();
-    let values = |of: fn(&Feeding) -> Option<u32>| -> BTreeSet<u32> {
-        profiled.iter().filter_map(|feeding| of(feeding)).collect()
+    let values = |setting: fn(&Feeding) -> Option<u32>| -> BTreeSet<u32> {
+        profiled
+            .iter()
+            .filter_map(|feeding| setting(feeding))
+            .collect()
     };
-    let (workers, sizes) = (values(|of| of.workers), values(|of| of.minibatch));
+    let (workers, sizes) = (
+        values(|feeding| feeding.workers),
+        values(|feeding| feeding.minibatch),
+    );
     let mut all: Vec<Feeding> = profiled.iter().map(|feeding| (*feeding).clone()).collect();
     let mut add = |feeding: Feeding| {
         if !all.contains(&feeding) {
             all.push(feeding);
         }
     };
-    for of in &profiled {
+    for base in &profiled {
         if let (Some(least), Some(most)) = (workers.first(), workers.last()) {
             for workers in (*least).max(1)..*most {
                 add(Feeding {
                     workers: Some(workers),
-                    ..(*of).clone()
+                    ..(*base).clone()
                 });
             }
         }
@@ -291,7 +298,7 @@ fn candidates(joint: &Joint, now: &Now) -> Vec<Feeding> {
             for size in powers.filter(|size| least < size && size < most) {
                 add(Feeding {
                     minibatch: Some(size),
-                    ..(*of).clone()
+                    ..(*base).clone()
                 });
             }
         }
@@ -314,10 +321,13 @@ fn sure(joint: &Joint) -> Vec<String> {
 
 fn unsure(joint: &Joint, now: &Now, best: Option<&Choice>, fetch_pct: Option<f64>) -> Vec<String> {
     let mut all = Vec::new();
-    let values = |of: fn(&Feeding) -> Option<u32>| -> BTreeSet<Option<u32>> {
-        joint.fed.iter().map(|fed| of(&fed.feeding)).collect()
+    let values = |setting: fn(&Feeding) -> Option<u32>| -> BTreeSet<Option<u32>> {
+        joint.fed.iter().map(|fed| setting(&fed.feeding)).collect()
     };
-    let (workers, sizes) = (values(|of| of.workers), values(|of| of.minibatch));
+    let (workers, sizes) = (
+        values(|feeding| feeding.workers),
+        values(|feeding| feeding.minibatch),
+    );
     if fetch_pct.is_none() {
         all.push("how long steps wait for the loader: the corpus has no `fetch_ms`".to_owned());
     }

@@ -206,12 +206,13 @@ fn seen(files: &Files) -> Vec<Seen> {
 /// The rows of the feeding that was profiled in the most modes; of several the first one.
 fn most_profiled(seen: &[Seen]) -> Vec<&Seen> {
     let mut groups: Vec<Vec<&Seen>> = Vec::new();
-    for of in seen {
-        let is_same =
-            |group: &&mut Vec<&Seen>| (group[0].file, &group[0].feeding) == (of.file, &of.feeding);
+    for row in seen {
+        let is_same = |group: &&mut Vec<&Seen>| {
+            (group[0].file, &group[0].feeding) == (row.file, &row.feeding)
+        };
         match groups.iter_mut().find(is_same) {
-            Some(group) => group.push(of),
-            None => groups.push(vec![of]),
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
         }
     }
     // The last one of equals counts for `max_by_key`.
@@ -250,11 +251,11 @@ fn over_modes(seen: &[Seen]) -> Option<Answer> {
 fn modes(seen: &[Seen]) -> Vec<Mode> {
     let mut modes: Vec<Mode> = most_profiled(seen)
         .into_iter()
-        .filter_map(|of| {
+        .filter_map(|row| {
             Some(Mode {
-                knobs: of.knobs,
-                time_ms: of.time_ms,
-                energy_j: 1e-3 * of.power_w? * of.time_ms,
+                knobs: row.knobs,
+                time_ms: row.time_ms,
+                energy_j: 1e-3 * row.power_w? * row.time_ms,
                 is_on_front: false,
             })
         })
@@ -270,11 +271,11 @@ fn modes(seen: &[Seen]) -> Vec<Mode> {
 
 /// The idle power is that of the highest mode, since that of another mode would be another.
 fn idle(idle_w: f64, seen: &[Seen]) -> Option<Idle> {
-    let clocks = |of: &&Seen| of.knobs.iter().map(|knob| u64::from(*knob)).sum::<u64>();
+    let clocks = |row: &&Seen| row.knobs.iter().map(|knob| u64::from(*knob)).sum::<u64>();
     let highest = seen.iter().max_by_key(clocks)?.knobs;
     let shares = || {
-        let rows = seen.iter().filter(|of| of.knobs == highest);
-        rows.filter_map(|of| Some(100.0 * idle_w / of.power_w?))
+        let rows = seen.iter().filter(|row| row.knobs == highest);
+        rows.filter_map(|row| Some(100.0 * idle_w / row.power_w?))
     };
     shares().next()?;
     Some(Idle {
@@ -287,12 +288,12 @@ fn idle(idle_w: f64, seen: &[Seen]) -> Option<Idle> {
 fn variation(seen: &[Seen]) -> Option<Variation> {
     type Values = (BTreeSet<usize>, Vec<f64>, Vec<f64>);
     let mut settings: BTreeMap<([u32; 4], String), Values> = BTreeMap::new();
-    for of in seen {
-        let key = (of.knobs, format!("{:?}", of.feeding));
+    for row in seen {
+        let key = (row.knobs, format!("{:?}", row.feeding));
         let (files, times, energies) = settings.entry(key).or_default();
-        files.insert(of.file);
-        times.push(of.time_ms);
-        energies.extend(of.power_w.map(|power| power * of.time_ms));
+        files.insert(row.file);
+        times.push(row.time_ms);
+        energies.extend(row.power_w.map(|power| power * row.time_ms));
     }
     let shared: Vec<&Values> = settings
         .values()

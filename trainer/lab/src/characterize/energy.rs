@@ -103,14 +103,14 @@ impl Energy {
             }
             samples.push([seconds, watts]);
         }
-        Self::of(&samples).ok_or_else(|| SampleError::TooFew {
+        Self::from_samples(&samples).ok_or_else(|| SampleError::TooFew {
             path: path.to_owned(),
             found: samples.len(),
         })
     }
 
     /// The energy of samples (s, W) in ascending order of time; `None` for fewer than two.
-    fn of(samples: &[[f64; 2]]) -> Option<Self> {
+    fn from_samples(samples: &[[f64; 2]]) -> Option<Self> {
         let intervals = || samples.windows(2).map(|pair| pair[1][0] - pair[0][0]);
         let mut sorted: Vec<f64> = intervals().collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn each_sample_counts_for_the_time_before_it() {
-        let energy = Energy::of(&[[0.0, 99.0], [1.0, 10.0], [2.2, 20.0]]).expect("samples");
+        let energy =
+            Energy::from_samples(&[[0.0, 99.0], [1.0, 10.0], [2.2, 20.0]]).expect("samples");
         assert!((energy.joules - 34.0).abs() < 1e-9);
         assert!((energy.mean_w - 34.0 / 2.2).abs() < 1e-9);
     }
@@ -161,7 +162,7 @@ mod tests {
     fn a_gap_does_not_count() {
         let mut samples: Vec<[f64; 2]> = (0..10).map(|at| [f64::from(at), 10.0]).collect();
         samples.extend((60..70).map(|at| [f64::from(at), 10.0]));
-        let energy = Energy::of(&samples).expect("samples");
+        let energy = Energy::from_samples(&samples).expect("samples");
         assert_eq!(energy.gaps.len(), 1);
         assert_eq!([energy.gaps[0].from_s, energy.gaps[0].to_s], [9.0, 60.0]);
         assert_eq!([energy.seconds, energy.joules], [18.0, 180.0]);
@@ -169,6 +170,6 @@ mod tests {
 
     #[test]
     fn one_sample_is_no_energy() {
-        assert_eq!(Energy::of(&[[0.0, 1.0]]), None);
+        assert_eq!(Energy::from_samples(&[[0.0, 1.0]]), None);
     }
 }

@@ -166,23 +166,23 @@ impl Seen {
 pub(super) fn answer(factor: Factor, seen: &[Seen]) -> Option<Answer> {
     let mut groups: Vec<(Key, Vec<&Seen>)> = Vec::new();
     let mut places: HashMap<Key, usize> = HashMap::new();
-    for of in seen.iter().filter(|of| factor.value(of).is_some()) {
-        let key = factor.key(of);
+    for row in seen.iter().filter(|row| factor.value(row).is_some()) {
+        let key = factor.key(row);
         let at = *places.entry(key.clone()).or_insert_with(|| {
             groups.push((key, Vec::new()));
             groups.len() - 1
         });
-        groups[at].1.push(of);
+        groups[at].1.push(row);
     }
     let values = |group: &[&Seen]| {
-        let values: BTreeSet<_> = group.iter().filter_map(|of| factor.value(of)).collect();
+        let values: BTreeSet<_> = group.iter().filter_map(|row| factor.value(row)).collect();
         values.len()
     };
     // What a first epoch and slow storage cost is seen where the loader does not hide it.
     let waits = |group: &[&Seen]| {
         let shows = matches!(factor, Factor::Epoch | Factor::Storage);
-        let of = |seen: &&Seen| seen.fetch_ms.unwrap_or(0.0) / seen.time_ms;
-        let most = group.iter().map(of).fold(0.0, f64::max);
+        let share_of_fetching = |seen: &&Seen| seen.fetch_ms.unwrap_or(0.0) / seen.time_ms;
+        let most = group.iter().map(share_of_fetching).fold(0.0, f64::max);
         if shows { (1e3 * most) as u64 } else { 0 }
     };
     let (_, mut group) = groups
@@ -192,10 +192,10 @@ pub(super) fn answer(factor: Factor, seen: &[Seen]) -> Option<Answer> {
             let clocks: u64 = knobs.iter().map(|knob| u64::from(*knob)).sum();
             (values(group), waits(group), clocks, Reverse(*file))
         })?;
-    group.sort_by_key(|of| factor.value(of));
+    group.sort_by_key(|row| factor.value(row));
     let steps: Vec<Step> = group
         .iter()
-        .filter_map(|of| Some(of.step(factor.value(of)?.1)))
+        .filter_map(|row| Some(row.step(factor.value(row)?.1)))
         .collect();
     Some(Answer {
         question: factor.question(),
@@ -212,19 +212,19 @@ pub(super) fn change(factor: Option<Factor>, steps: &[Step]) -> String {
     };
     let pct = |from: f64, to: f64| format!("{:+.1} %", 100.0 * (to / from - 1.0));
     let item = |step: &Step| step.item_ms.filter(|_| factor == Some(Factor::Minibatch));
-    let (of, times) = match item(first).zip(item(last)) {
+    let (what, times) = match item(first).zip(item(last)) {
         Some(times) => ("sample", times),
         None => ("step", (first.time_ms, last.time_ms)),
     };
     let mut text = format!(
-        "From {} to {} a {of} takes {} time",
+        "From {} to {} a {what} takes {} time",
         first.value,
         last.value,
         pct(times.0, times.1)
     );
     let energy = |step: &Step| {
         let energy = step.energy_j?;
-        Some(match of {
+        Some(match what {
             "sample" => energy * step.item_ms? / step.time_ms,
             _ => energy,
         })

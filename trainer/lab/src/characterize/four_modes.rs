@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::methods::linear::{Regression, fours, row};
 use wattgate_trainer::fit::Blend;
 use wattgate_trainer::fit::Priors;
-use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::SingularCovariance;
 use wattgate_trainer::fit::Teachers;
 use wattgate_trainer::read::Corpus;
 use wattgate_trainer::read::{Known, profiled};
@@ -47,9 +47,9 @@ pub enum FourModesError {
     /// A stored set does not have four modes.
     #[error("{found} modes are stored, expected four")]
     NotFour { found: usize },
-    /// The kernel matrix of a Gaussian process is singular.
+    /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// A network: its epochs in some modes.
@@ -248,7 +248,7 @@ impl FourModes {
             is_new: self
                 .networks
                 .iter()
-                .all(|of| of.workload != corpus.workload),
+                .all(|other| other.workload != corpus.workload),
             linear_time: mape(&|_, mode| linear_s(mode) / network.time_s(mode) - 1.0),
             ours_time: mape(&|at, mode| ours[0][at].median.exp() / mode.time_us - 1.0),
             linear_energy: mape(&|_, mode| {
@@ -264,8 +264,8 @@ impl FourModes {
 
 /// The times of an epoch in some modes, in their order.
 fn samples(network: &Network, known: &[Known], modes: &[[u32; 4]]) -> Vec<(Vec<f64>, f64)> {
-    let of = |knobs: &[u32; 4]| known.iter().find(|mode| mode.knobs == *knobs);
-    let found = modes.iter().filter_map(of);
+    let find = |knobs: &[u32; 4]| known.iter().find(|mode| mode.knobs == *knobs);
+    let found = modes.iter().filter_map(find);
     found
         .map(|mode| (row(mode.knobs), network.time_s(mode)))
         .collect()

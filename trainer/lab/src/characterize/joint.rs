@@ -15,24 +15,24 @@ use wattgate_runtime::grid::Grid;
 
 use wattgate_trainer::fit::Blend;
 use wattgate_trainer::fit::Priors;
-use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::SingularCovariance;
 use wattgate_trainer::fit::Teachers;
 use wattgate_trainer::read::Corpus;
 use wattgate_trainer::read::Feeding;
 use wattgate_trainer::read::{Known, profiled};
 
 /// Least number of modes with time and power that a feeding needs.
-pub const LEAST_MODES: usize = 4;
+pub const LEAST_MODES_OF_FEEDING: usize = 4;
 
 /// Why a joint model cannot be fitted.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum JointError {
     /// No feeding has enough modes.
-    #[error("no feeding has {LEAST_MODES} modes with a time and a power")]
+    #[error("no feeding has {LEAST_MODES_OF_FEEDING} modes with a time and a power")]
     TooFewModes,
-    /// The kernel matrix of a Gaussian process is singular.
+    /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
 }
 
 /// A prediction of a step: medians, and standard deviations of their logarithms.
@@ -65,7 +65,7 @@ pub struct Joint {
     pub grid: Grid,
     /// The profiled feedings: later epochs before first ones, then that with the most modes first.
     pub fed: Vec<Fed>,
-    /// Feedings with fewer than [`LEAST_MODES`] modes.
+    /// Feedings with fewer than [`LEAST_MODES_OF_FEEDING`] modes.
     pub skipped: Vec<Feeding>,
 }
 
@@ -84,7 +84,7 @@ impl Joint {
         all.sort_by_key(|(feeding, known)| (feeding.is_first_epoch(), Reverse(known.len())));
         let (all, skipped): (Vec<_>, Vec<_>) = all
             .into_iter()
-            .partition(|(_, known)| known.len() >= LEAST_MODES);
+            .partition(|(_, known)| known.len() >= LEAST_MODES_OF_FEEDING);
         let grid = corpora[0].grid.clone();
         let blend = Blend::any_board(Priors::shipped());
         let mut fed: Vec<Fed> = Vec::new();
@@ -128,24 +128,24 @@ impl Joint {
 
     /// The nearest profiled feedings on both sides of one, and its place between them, 0 … 1.
     fn between(&self, feeding: &Feeding) -> Option<(usize, usize, f64)> {
-        let size = |of: &Feeding| of.minibatch.map(f64::from);
+        let size = |fed: &Feeding| fed.minibatch.map(f64::from);
         // Without workers the main process loads: there is nothing in between.
-        let workers = |of: &Feeding| {
-            let workers = of.workers.filter(|workers| *workers > 0)?;
+        let workers = |fed: &Feeding| {
+            let workers = fed.workers.filter(|workers| *workers > 0)?;
             Some(1.0 / f64::from(workers))
         };
-        let same_but = |of: &Feeding, size: bool| match size {
+        let same_but = |fed: &Feeding, size: bool| match size {
             true => Feeding {
                 minibatch: feeding.minibatch,
-                ..of.clone()
+                ..fed.clone()
             },
             false => Feeding {
                 workers: feeding.workers,
-                ..of.clone()
+                ..fed.clone()
             },
         };
         for is_size in [true, false] {
-            let place = |of: &Feeding| if is_size { size(of) } else { workers(of) };
+            let place = |fed: &Feeding| if is_size { size(fed) } else { workers(fed) };
             let Some(at) = place(feeding) else { continue };
             let on_line = || {
                 let line = self.fed.iter().enumerate();

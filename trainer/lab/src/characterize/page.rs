@@ -110,8 +110,8 @@ fn energy(breakdown: &Breakdown) -> String {
 
 /// Energy over time of all modes, with the Pareto front.
 fn figure(modes: &[Mode]) -> String {
-    let range = |of: fn(&Mode) -> f64| {
-        let values = modes.iter().map(of);
+    let range = |figure: fn(&Mode) -> f64| {
+        let values = modes.iter().map(figure);
         let least = values.clone().fold(f64::MAX, f64::min);
         let most = values.fold(0.0, f64::max);
         let edge = 0.05 * (most - least).max(1e-9);
@@ -176,8 +176,8 @@ fn unanswered(breakdown: &Breakdown) -> String {
     let items: String = breakdown
         .unanswered
         .iter()
-        .map(|of| {
-            let (question, needs) = (escaped(of.question), escaped(&of.needs));
+        .map(|unanswered| {
+            let (question, needs) = (escaped(unanswered.question), escaped(&unanswered.needs));
             format!("<li><b>{question}</b> needs {needs}</li>")
         })
         .collect();

@@ -136,7 +136,7 @@ struct OfMode {
 }
 
 impl OfMode {
-    fn of(mode: [u32; 4], composed: &Composed) -> Self {
+    fn new(mode: [u32; 4], composed: &Composed) -> Self {
         Self {
             mode,
             time_ms: composed.time_ms,
@@ -209,7 +209,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let composer = Composer::new(&models, &layers);
     let composer = composer.map_err(|why| failed(why.into()))?;
-    let network = Network::of(&models, &composer, grid.clone());
+    let network = Network::compose(&models, &composer, grid.clone());
     let shares = network.shares();
     shares
         .refuse_unknown(arguments.most_unknown)
@@ -234,7 +234,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Model::parse(&bytes).map_err(|why| failed(why.into()))?;
 
     let wanted = arguments.explain || figure.is_some();
-    let explanation = wanted.then(|| Explanation::of(&composer, models.known_knobs(shown)));
+    let explanation =
+        wanted.then(|| Explanation::from_composer(&composer, models.known_knobs(shown)));
     let report = Report {
         kind: match models.is_simulated {
             true => "simulated",
@@ -248,7 +249,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         unknown: &shares.unknown,
         modes: network.composed().len(),
         modes_used: fitted.modes_used,
-        fastest: OfMode::of(
+        fastest: OfMode::new(
             fastest(&grid),
             network.composed().last().expect("a grid has modes"),
         ),
@@ -301,10 +302,10 @@ fn text(report: &Report<'_>, arguments: &Arguments) -> String {
         report.modes,
         report.modes_used
     );
-    for of in report.unknown {
+    for stand_in in report.unknown {
         text += &format!(
             "{}: none of the kernels, a stand-in takes {:.1} % of the time\n",
-            of.operator, of.share_pct
+            stand_in.operator, stand_in.share_pct
         );
     }
     let fastest = &report.fastest;
@@ -316,12 +317,12 @@ fn text(report: &Report<'_>, arguments: &Arguments) -> String {
         fastest.energy_mj,
         fastest.sum_ms
     );
-    let of = match report.modes_used {
+    let basis = match report.modes_used {
         0 => "as far as units differ that were left out in turn, and by composing",
         _ => "over all modes",
     };
     text += &format!(
-        "expected errors, {of}: time {}, power {}\n",
+        "expected errors, {basis}: time {}, power {}\n",
         show::percent(report.error.time_mape),
         show::percent(report.error.power_mape)
     );

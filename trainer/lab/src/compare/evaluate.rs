@@ -78,12 +78,12 @@ impl Comparison<'_> {
         }
     }
 
-    /// Trains every method on every split and applies `look` to each. Results have a fixed order.
+    /// Trains every method on every split and applies `apply` to each. Results have a fixed order.
     /// Advances `progress` by one per training.
     pub fn run<T: Send>(
         &self,
         progress: &ProgressBar,
-        look: impl Fn(&TrainedRun<'_>) -> Result<T, CompareError> + Sync,
+        apply: impl Fn(&TrainedRun<'_>) -> Result<T, CompareError> + Sync,
     ) -> Result<Vec<T>, CompareError> {
         Reference::refuse_own(self.references, self.corpus, &[])?;
         for method in self.methods {
@@ -124,7 +124,7 @@ impl Comparison<'_> {
                 trained,
                 seconds: start.elapsed().as_secs_f64(),
             };
-            let result = look(&learned);
+            let result = apply(&learned);
             progress.inc(1);
             result
         };
@@ -156,7 +156,7 @@ pub struct Quartiles {
 
 impl Quartiles {
     /// Interpolates linearly between neighbouring values; `None` without values.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
         Some(Self {
@@ -397,7 +397,8 @@ impl EvaluatedRun {
 /// Aggregates the runs of one method with one number of training modes and one sampling.
 fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
     let accuracies = runs.iter().filter_map(|run| run.accuracy(target));
-    let of = |measure: fn(&Accuracy) -> f64| Quartiles::of(accuracies.clone().map(measure));
+    let quartiles =
+        |measure: fn(&Accuracy) -> f64| Quartiles::from_values(accuracies.clone().map(measure));
     let teacher = runs.iter().filter_map(|run| run.teacher_mape(target));
     let added = runs
         .iter()
@@ -410,17 +411,17 @@ fn row(target: Target, runs: &[&EvaluatedRun]) -> Option<EvaluationRow> {
         modes: first.modes,
         sampling: first.sampling,
         runs: runs.len(),
-        mape: of(|accuracy| accuracy.mape)?,
-        within_5_pct: of(|accuracy| accuracy.within_5_pct)?,
-        within_10_pct: of(|accuracy| accuracy.within_10_pct)?,
-        within_15_pct: of(|accuracy| accuracy.within_15_pct)?,
-        within_20_pct: of(|accuracy| accuracy.within_20_pct)?,
-        rmse: of(|accuracy| accuracy.rmse)?,
-        mae: of(|accuracy| accuracy.mae)?,
-        seconds: Quartiles::of(runs.iter().map(|run| run.seconds))?,
-        board_minutes: Quartiles::of(runs.iter().map(|run| run.board_minutes))?,
-        teacher_mape: Quartiles::of(teacher),
-        added: Quartiles::of(added),
+        mape: quartiles(|accuracy| accuracy.mape)?,
+        within_5_pct: quartiles(|accuracy| accuracy.within_5_pct)?,
+        within_10_pct: quartiles(|accuracy| accuracy.within_10_pct)?,
+        within_15_pct: quartiles(|accuracy| accuracy.within_15_pct)?,
+        within_20_pct: quartiles(|accuracy| accuracy.within_20_pct)?,
+        rmse: quartiles(|accuracy| accuracy.rmse)?,
+        mae: quartiles(|accuracy| accuracy.mae)?,
+        seconds: Quartiles::from_values(runs.iter().map(|run| run.seconds))?,
+        board_minutes: Quartiles::from_values(runs.iter().map(|run| run.board_minutes))?,
+        teacher_mape: Quartiles::from_values(teacher),
+        added: Quartiles::from_values(added),
         coverage: covered(target, &knots),
     })
 }
@@ -430,7 +431,7 @@ fn covered(target: Target, knots: &[Coverage]) -> Vec<Covered> {
     let mut confidences: Vec<f64> = knots.iter().map(|knot| knot.confidence).collect();
     confidences.sort_unstable_by(f64::total_cmp);
     confidences.dedup();
-    let of = |confidence: f64| {
+    let covered = |confidence: f64| {
         let found = knots.iter().filter(|knot| knot.confidence == confidence);
         let (shares, ratios): (Vec<f64>, Vec<f64>) = found
             .filter_map(|knot| match target {
@@ -442,11 +443,11 @@ fn covered(target: Target, knots: &[Coverage]) -> Vec<Covered> {
             confidence,
             runs: shares.len(),
             mean_share: shares.iter().sum::<f64>() / shares.len() as f64,
-            share: Quartiles::of(shares)?.median,
-            ratio: Quartiles::of(ratios)?.median,
+            share: Quartiles::from_values(shares)?.median,
+            ratio: Quartiles::from_values(ratios)?.median,
         })
     };
-    confidences.into_iter().filter_map(of).collect()
+    confidences.into_iter().filter_map(covered).collect()
 }
 
 #[cfg(test)]
@@ -469,28 +470,31 @@ mod tests {
             knot(0.95, 0.125),
             knot(0.95, 0.5),
         ];
-        let of = |confidence, share, mean_share, runs| Covered {
+        let expected_share = |confidence, share, mean_share, runs| Covered {
             confidence,
             share,
             mean_share,
             ratio: 1.0 + share,
             runs,
         };
-        let expected = [of(0.95, 0.5, 0.375, 3), of(0.99, 0.75, 0.75, 1)];
+        let expected = [
+            expected_share(0.95, 0.5, 0.375, 3),
+            expected_share(0.99, 0.75, 0.75, 1),
+        ];
         assert_eq!(covered(Target::Time, &knots), expected);
         assert_eq!(covered(Target::Power, &knots), []);
     }
 
     #[test]
     fn quartiles_lie_between_their_neighbours() {
-        let quartiles = Quartiles::of([4.0, 1.0, 3.0, 2.0]);
+        let quartiles = Quartiles::from_values([4.0, 1.0, 3.0, 2.0]);
         let expected = Quartiles {
             median: 2.5,
             q1: 1.75,
             q3: 3.25,
         };
         assert_eq!(quartiles, Some(expected));
-        assert_eq!(Quartiles::of([]), None);
+        assert_eq!(Quartiles::from_values([]), None);
     }
 
     #[test]

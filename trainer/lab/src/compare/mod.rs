@@ -45,7 +45,7 @@ pub fn both(
 ) -> Result<(Evaluation, Vec<Optimization>), CompareError> {
     let asked: Result<Vec<Asked<'_>>, CompareError> = choosing
         .iter()
-        .map(|choosing| Asked::of(comparison.corpus, choosing))
+        .map(|choosing| Asked::from_corpus(comparison.corpus, choosing))
         .collect();
     let asked = asked?;
     let runs = comparison.run(progress, |learned| {

@@ -36,7 +36,7 @@ pub enum Limits {
 
 impl Limits {
     /// The limits in mW, from the measured powers.
-    pub fn of(self, powers: impl Iterator<Item = f64>) -> Vec<f64> {
+    pub fn resolve(self, powers: impl Iterator<Item = f64>) -> Vec<f64> {
         match self {
             Self::Automatic => {
                 let mut sorted: Vec<f64> = powers.collect();
@@ -173,11 +173,13 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub fn of(corpus: &Corpus, choosing: &'a Choosing) -> Result<Self, CompareError> {
+    pub fn from_corpus(corpus: &Corpus, choosing: &'a Choosing) -> Result<Self, CompareError> {
         let all = profiled(corpus).into_iter();
         let measured = all.filter_map(|mode| Some((mode.power_mw?, mode.time_us / 1e3)));
         let measured: Vec<(f64, f64)> = measured.collect();
-        let limits_mw = choosing.limits.of(measured.iter().map(|(power, _)| *power));
+        let limits_mw = choosing
+            .limits
+            .resolve(measured.iter().map(|(power, _)| *power));
         match limits_mw.is_empty() {
             true => Err(MethodError::NoPower.into()),
             false => Ok(Self {
@@ -271,7 +273,7 @@ pub fn optimize(
     choosing: &Choosing,
     progress: &ProgressBar,
 ) -> Result<Optimization, CompareError> {
-    let asked = Asked::of(comparison.corpus, choosing)?;
+    let asked = Asked::from_corpus(comparison.corpus, choosing)?;
     let runs = comparison.run(progress, |learned| asked.choices(learned))?;
     Ok(asked.optimization(comparison, &runs))
 }
@@ -311,17 +313,18 @@ fn solve(trained: &dyn Trained, ask: &Ask<'_>) -> Result<Option<Solution>, Metho
 
 fn row(runs: &[LimitRun], confidence: f64, tries: usize) -> Option<OptimizationRow> {
     let first = runs.first()?;
-    let median = |of: &dyn Fn(&[Solution]) -> Option<f64>| {
-        Quartiles::of(runs.iter().filter_map(|run| of(&run.solutions)))
+    let median = |figure: &dyn Fn(&[Solution]) -> Option<f64>| {
+        Quartiles::from_values(runs.iter().filter_map(|run| figure(&run.solutions)))
     };
-    let mean = |of: &dyn Fn(&Solution) -> f64| {
-        let of = |all: &[Solution]| Some(all.iter().map(of).sum::<f64>() / all.len() as f64);
-        Some(median(&of)?.median)
+    let mean = |figure: &dyn Fn(&Solution) -> f64| {
+        let mean_of_run =
+            |all: &[Solution]| Some(all.iter().map(figure).sum::<f64>() / all.len() as f64);
+        Some(median(&mean_of_run)?.median)
     };
-    let share = |of: &dyn Fn(&Solution) -> bool| mean(&|s| if of(s) { 100.0 } else { 0.0 });
+    let share = |holds: &dyn Fn(&Solution) -> bool| mean(&|s| if holds(s) { 100.0 } else { 0.0 });
     let penalty = median(&|all| {
         let penalties = all.iter().filter_map(Solution::penalty_pct);
-        Some(Quartiles::of(penalties)?.median)
+        Some(Quartiles::from_values(penalties)?.median)
     })?;
     Some(OptimizationRow {
         method: first.method,
@@ -348,11 +351,11 @@ mod tests {
     #[test]
     fn limits_reach_both_ends() {
         let powers = || (0..=100).map(f64::from);
-        let limits = Limits::Automatic.of(powers());
+        let limits = Limits::Automatic.resolve(powers());
         assert_eq!(limits.len(), 34);
         assert!((limits[0] - 5.0).abs() < 1e-9 && (limits[33] - 95.0).abs() < 1e-9);
-        let limits = Limits::Range([3000.0, 4000.0, 100.0]).of(powers());
+        let limits = Limits::Range([3000.0, 4000.0, 100.0]).resolve(powers());
         assert_eq!((limits.len(), limits[10]), (11, 4000.0));
-        assert!(Limits::Automatic.of([].into_iter()).is_empty());
+        assert!(Limits::Automatic.resolve([].into_iter()).is_empty());
     }
 }

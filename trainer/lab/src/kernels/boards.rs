@@ -164,11 +164,11 @@ impl Comparison<'_> {
         let Some(several) = self.pairs(&others, &scored)? else {
             return Ok(None);
         };
-        let score = |pairs: &[(f64, f64)]| Score::of(self.kind.name(), self.target, pairs);
+        let score = |pairs: &[(f64, f64)]| Score::from_pairs(self.kind.name(), self.target, pairs);
         let mut alone = Vec::new();
         for unit in 0..self.corpus.units.len() as u16 {
             if !test.contains(&unit) {
-                let own = self.rows(|of| of == unit);
+                let own = self.rows(|other| other == unit);
                 alone.extend(self.pairs(&own, &scored)?.map(|pairs| score(&pairs)));
             }
         }
@@ -185,7 +185,9 @@ impl Comparison<'_> {
         let of_unit = |unit: &u16| {
             let pairs = scored.iter().zip(&several);
             let own = pairs.filter(|(row, _)| row.unit == *unit);
-            let mut ratios: Vec<f64> = own.map(|(_, (of, measured))| measured / of).collect();
+            let mut ratios: Vec<f64> = own
+                .map(|(_, (predicted, measured))| measured / predicted)
+                .collect();
             ratios.sort_unstable_by(f64::total_cmp);
             let median = *ratios.get(ratios.len() / 2)?;
             Some(UnitDifference {

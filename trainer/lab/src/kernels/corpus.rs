@@ -35,7 +35,7 @@ const OTHER_NAMES: [(&str, &[Parameter]); 5] = [
     ("in_channels", &[Parameter::Channels]),
     (
         "kernel_size",
-        &[Parameter::KernelHeight, Parameter::KernelWidth],
+        &[Parameter::WindowHeight, Parameter::WindowWidth],
     ),
     ("stride", &[Parameter::StrideHeight, Parameter::StrideWidth]),
     (
@@ -298,7 +298,7 @@ impl Builder {
                 .map_err(of_field)?
                 .filter(|_| kernel.parameters().contains(&parameter));
         }
-        let call = Call::of(kernel, |parameter| values[parameter as usize])
+        let call = Call::from_parameters(kernel, |parameter| values[parameter as usize])
             .map_err(|why| (None, KernelProblem::Call(why)))?;
         let mut knobs = [0; 4];
         for (at, column) in AXIS_COLUMNS.into_iter().enumerate() {
@@ -402,7 +402,9 @@ fn places(header: &ByteRecord) -> Result<Places, (&'static str, KernelProblem)> 
     }
     let mut parameters = [None; Parameter::ALL.len()];
     let direct = Parameter::ALL.map(|parameter| (parameter.name(), [parameter]));
-    let direct = direct.iter().map(|(name, of)| (*name, &of[..]));
+    let direct = direct
+        .iter()
+        .map(|(name, parameters)| (*name, &parameters[..]));
     for (name, stands_for) in direct.chain(OTHER_NAMES) {
         let Some(found) = place(name)? else {
             continue;

@@ -35,7 +35,10 @@ impl Corrected {
     ) -> Self {
         let roofline = roofline(rows);
         let rows: Vec<(&Row, f32)> = with_target(rows, target).collect();
-        let demands: Vec<Demand> = rows.iter().map(|(row, _)| Demand::of(&row.call)).collect();
+        let demands: Vec<Demand> = rows
+            .iter()
+            .map(|(row, _)| Demand::from_call(&row.call))
+            .collect();
         let pairs = demands.iter().zip(rows.iter().map(|(row, _)| row.knobs));
         let inputs = columns(pairs.clone(), &roofline);
         let mut logs: Vec<f32> = rows.iter().map(|(_, value)| value.ln()).collect();
@@ -71,7 +74,7 @@ impl Corrected {
 
     /// Whether the trees take as many inputs as such a call has.
     pub fn takes(&self, call: &Call) -> bool {
-        let demand = Demand::of(call);
+        let demand = Demand::from_call(call);
         let row = [(&demand, [0; 4])];
         let inputs = columns(row.into_iter(), &self.roofline);
         self.trees.takes(inputs.columns.len())
@@ -85,7 +88,10 @@ impl Corrected {
 
     /// Predicts the calls of some rows, whose measurements are not looked at.
     pub fn predict_rows(&self, rows: &[&Row]) -> Vec<f32> {
-        let demands: Vec<Demand> = rows.iter().map(|row| Demand::of(&row.call)).collect();
+        let demands: Vec<Demand> = rows
+            .iter()
+            .map(|row| Demand::from_call(&row.call))
+            .collect();
         self.predict(demands.iter().zip(rows.iter().map(|row| row.knobs)))
     }
 }
@@ -93,7 +99,7 @@ impl Corrected {
 /// Fits a roofline to the rows that have a time.
 pub fn roofline(rows: &[&Row]) -> Roofline {
     let timed: Vec<(Demand, &Row, f32)> = with_target(rows, Target::Time)
-        .map(|(row, time)| (Demand::of(&row.call), row, time))
+        .map(|(row, time)| (Demand::from_call(&row.call), row, time))
         .collect();
     let timed = timed.iter();
     Roofline::fit(timed.map(|(demand, row, time)| (demand, row.knobs, f64::from(*time))))

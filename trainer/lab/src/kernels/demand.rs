@@ -33,7 +33,7 @@ pub struct Demand {
 
 impl Demand {
     /// Of a call.
-    pub fn of(call: &Call) -> Self {
+    pub fn from_call(call: &Call) -> Self {
         let [input, weights, output] =
             [call.input_bytes(), call.weight_bytes(), call.output_bytes()]
                 .map(|bytes| bytes as f64);
@@ -54,13 +54,21 @@ impl Demand {
         inputs.extend([ln(input), ln(weights), ln(output), ln(flop), ln(bytes)]);
         inputs.push(ln(flop) - ln(bytes));
         let mut tiled_flop = flop;
-        if let Some(of) = call.matrices() {
-            inputs.extend([of.number, of.rows, of.inner, of.columns].map(ln));
+        if let Some(matrices) = call.matrices() {
+            inputs.extend(
+                [
+                    matrices.number,
+                    matrices.rows,
+                    matrices.inner,
+                    matrices.columns,
+                ]
+                .map(ln),
+            );
             inputs.push(f32::from(u8::from(may_be_winograd(call))));
             tiled_flop = f64::INFINITY;
             for tile in TILES {
-                let filled = filled(&of, tile);
-                inputs.extend([ln(tiles(&of, tile)), filled as f32]);
+                let filled = filled(&matrices, tile);
+                inputs.extend([ln(tiles(&matrices, tile)), filled as f32]);
                 tiled_flop = tiled_flop.min(flop / filled);
             }
         } else {
@@ -81,13 +89,13 @@ impl Demand {
 }
 
 /// Number of tiles that cover the outputs of products.
-fn tiles(of: &Matrices, (rows, columns): (f64, f64)) -> f64 {
-    of.number * (of.rows / rows).ceil() * (of.columns / columns).ceil()
+fn tiles(matrices: &Matrices, (rows, columns): (f64, f64)) -> f64 {
+    matrices.number * (matrices.rows / rows).ceil() * (matrices.columns / columns).ceil()
 }
 
 /// The part of these tiles that is used.
-fn filled(of: &Matrices, tile: (f64, f64)) -> f64 {
-    of.number * of.rows * of.columns / (tiles(of, tile) * tile.0 * tile.1)
+fn filled(matrices: &Matrices, tile: (f64, f64)) -> f64 {
+    matrices.number * matrices.rows * matrices.columns / (tiles(matrices, tile) * tile.0 * tile.1)
 }
 
 /// Whether a library may compute a convolution by the Winograd transform, which needs fewer operations (Lavin
@@ -97,12 +105,12 @@ fn may_be_winograd(call: &Call) -> bool {
     match call.operation() {
         Operation::Conv2d { window, groups, .. } => {
             let Window {
-                kernel,
+                size,
                 stride,
                 dilation,
                 ..
             } = window;
-            (kernel, stride, dilation, groups) == ([3, 3], [1, 1], [1, 1], 1)
+            (size, stride, dilation, groups) == ([3, 3], [1, 1], [1, 1], 1)
         }
         _ => false,
     }
@@ -125,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_tile_that_is_not_full_counts_as_full() {
-        let [full, over] = [128, 129].map(|rows| Demand::of(&product(rows, 128)));
+        let [full, over] = [128, 129].map(|rows| Demand::from_call(&product(rows, 128)));
         assert_eq!(full.tiled_flop, full.flop);
         // Five rows of tiles of 32 in place of four.
         assert!((over.tiled_flop / full.flop - 5.0 / 4.0).abs() < 1e-9);
@@ -133,25 +141,25 @@ mod tests {
 
     #[test]
     fn a_tile_may_be_wide_or_tall() {
-        let of = Matrices {
+        let matrices = Matrices {
             number: 3.0,
             rows: 192.0,
             inner: 1.0,
             columns: 64.0,
         };
         assert_eq!(
-            [(64.0, 128.0), (128.0, 64.0)].map(|tile| tiles(&of, tile)),
+            [(64.0, 128.0), (128.0, 64.0)].map(|tile| tiles(&matrices, tile)),
             [9.0, 6.0]
         );
         assert_eq!(
-            [(64.0, 128.0), (128.0, 64.0)].map(|tile| filled(&of, tile)),
+            [(64.0, 128.0), (128.0, 64.0)].map(|tile| filled(&matrices, tile)),
             [0.5, 0.75]
         );
     }
 
     #[test]
     fn a_small_window_that_moves_by_one_pixel_may_be_transformed() {
-        let with = |kernel, stride, groups| {
+        let with = |size, stride, groups| {
             let input = Shape {
                 batch: 1,
                 channels: 32,
@@ -159,7 +167,7 @@ mod tests {
                 width: 14,
             };
             let window = Window {
-                kernel: [kernel; 2],
+                size: [size; 2],
                 stride: [stride; 2],
                 padding: [1; 2],
                 dilation: [1; 2],

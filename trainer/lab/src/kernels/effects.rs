@@ -39,8 +39,8 @@ impl Effects {
             let mean = column.iter().map(|value| f64::from(*value)).sum::<f64>() / n;
             let square = |value: &f32| (f64::from(*value) - mean).powi(2);
             let sd = (column.iter().map(square).sum::<f64>() / n).sqrt();
-            let of = |value: &f32| ((f64::from(*value) - mean) / sd) as f32;
-            (sd > 1e-6).then(|| column.iter().map(of).collect())
+            let standardise = |value: &f32| ((f64::from(*value) - mean) / sd) as f32;
+            (sd > 1e-6).then(|| column.iter().map(standardise).collect())
         };
         let varying = inputs.columns.iter().filter_map(standardised);
         let inputs: Vec<Vec<f32>> = [vec![1.0; rows]].into_iter().chain(varying).collect();
@@ -107,7 +107,8 @@ impl Effects {
             for &row in &unit.rows {
                 let row = row as usize;
                 let pairs = inputs.iter().zip(coefficients.iter());
-                let effect = pairs.map(|(column, of)| f64::from(column[row]) * of);
+                let effect =
+                    pairs.map(|(column, coefficient)| f64::from(column[row]) * coefficient);
                 let effect = effect.sum::<f64>() as f32;
                 residuals[row] += of_rows[row] - effect;
                 of_rows[row] = effect;

@@ -126,7 +126,7 @@ pub fn evaluate(
             }
             if !pairs.is_empty() {
                 is_scored = true;
-                let score = Score::of(kind.name(), target, &pairs);
+                let score = Score::from_pairs(kind.name(), target, &pairs);
                 evaluation.results.push(score);
             }
         }
@@ -153,6 +153,6 @@ pub fn steps(corpus: &KernelCorpus, held_out: &HeldOut, learner: &Learner) -> u6
 pub(super) fn steps_of_fold(corpus: &KernelCorpus, learner: &Learner) -> u64 {
     let kernels = Kind::ALL.into_iter().zip(&corpus.rows);
     let kernels = kernels.filter(|(_, rows)| !rows.is_empty());
-    let of = |(kind, _)| Target::ALL.map(|target| learner.steps(kind, target));
-    kernels.flat_map(of).sum()
+    let steps_of_kernel = |(kind, _)| Target::ALL.map(|target| learner.steps(kind, target));
+    kernels.flat_map(steps_of_kernel).sum()
 }

@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn every_input_is_a_number() {
         for kind in Kind::ALL {
-            let call = Call::of(kind, |parameter| {
+            let call = Call::from_parameters(kind, |parameter| {
                 match kind.parameters().contains(&parameter) {
                     true if parameter.may_be_zero() => Some(0),
                     true if parameter.name().starts_with("dilation") => Some(1),
@@ -85,7 +85,7 @@ mod tests {
                     false => None,
                 }
             });
-            let demand = Demand::of(&call.expect("valid"));
+            let demand = Demand::from_call(&call.expect("valid"));
             let rows = [(&demand, [8, 1, 1, 1])];
             let roofline = Roofline::fit([].into_iter());
             let columns = columns(rows.into_iter(), &roofline);

@@ -66,7 +66,7 @@ impl Learner {
     /// Number of steps by which `progress` advances in a fit of a kernel's target.
     pub fn steps(&self, kind: Kind, target: Target) -> u64 {
         match self {
-            Self::Wattgate(tuned) => tuned.of(kind, target).n_estimators.into(),
+            Self::Wattgate(tuned) => tuned.for_kernel(kind, target).n_estimators.into(),
             Self::Forust(_) => 1,
         }
     }
@@ -87,15 +87,18 @@ impl Learner {
         let kind = rows[0].call.kind();
         let settings = match self {
             Self::Wattgate(tuned) => {
-                let settings = tuned.of(kind, target);
+                let settings = tuned.for_kernel(kind, target);
                 let corrected = Corrected::fit(rows, target, settings, seed, progress);
                 return Ok(Fitted::Corrected(corrected));
             }
-            Self::Forust(tuned) => tuned.of(kind, target),
+            Self::Forust(tuned) => tuned.for_kernel(kind, target),
         };
         let roofline = roofline(rows);
         let rows: Vec<(&Row, f32)> = with_target(rows, target).collect();
-        let demands: Vec<Demand> = rows.iter().map(|(row, _)| Demand::of(&row.call)).collect();
+        let demands: Vec<Demand> = rows
+            .iter()
+            .map(|(row, _)| Demand::from_call(&row.call))
+            .collect();
         let pairs = demands.iter().zip(rows.iter().map(|(row, _)| row.knobs));
         let inputs = columns(pairs, &roofline);
         let logs: Vec<f64> = rows.iter().map(|(_, value)| value.ln().into()).collect();
@@ -128,7 +131,10 @@ impl Fitted {
         match self {
             Self::Corrected(corrected) => corrected.predict_rows(rows),
             Self::Forust { roofline, booster } => {
-                let demands: Vec<Demand> = rows.iter().map(|row| Demand::of(&row.call)).collect();
+                let demands: Vec<Demand> = rows
+                    .iter()
+                    .map(|row| Demand::from_call(&row.call))
+                    .collect();
                 let pairs = demands.iter().zip(rows.iter().map(|row| row.knobs));
                 let inputs = columns(pairs, roofline);
                 let flat = flat(&inputs);

@@ -81,7 +81,7 @@ impl KernelModel {
     }
 
     /// The model of a target.
-    pub fn of(&self, target: Target) -> &Corrected {
+    pub fn for_target(&self, target: Target) -> &Corrected {
         match target {
             Target::Time => &self.time,
             Target::Power => &self.power,
@@ -101,7 +101,7 @@ impl KernelModel {
 
 impl KernelModels {
     /// The model of a kind; `None` if the corpus had too few rows of it.
-    pub fn of(&self, kind: Kind) -> Option<&KernelModel> {
+    pub fn for_kind(&self, kind: Kind) -> Option<&KernelModel> {
         self.kernels.iter().find(|model| model.kind() == kind)
     }
 
@@ -159,7 +159,7 @@ pub fn fit(
         {
             progress.inc(
                 Target::ALL
-                    .map(|of| steps_of_kernel(corpus, tuned.of(kind, of)))
+                    .map(|target| steps_of_kernel(corpus, tuned.for_kernel(kind, target)))
                     .iter()
                     .sum(),
             );
@@ -167,7 +167,7 @@ pub fn fit(
         }
         let all: Vec<&Row> = rows.iter().collect();
         let learn = |rows: &[&Row], target| {
-            Corrected::fit(rows, target, tuned.of(kind, target), seed, progress)
+            Corrected::fit(rows, target, tuned.for_kernel(kind, target), seed, progress)
         };
         let least = all.iter().min_by_key(|row| work(&row.call));
         let least = least.expect("some rows").call;
@@ -194,8 +194,10 @@ fn work(call: &Call) -> u64 {
 pub fn steps(corpus: &KernelCorpus, tuned: &Tuned) -> u64 {
     let kernels = Kind::ALL.into_iter().zip(&corpus.rows);
     let kernels = kernels.filter(|(_, rows)| !rows.is_empty());
-    let of = |(kind, _)| Target::ALL.map(|target| steps_of_kernel(corpus, tuned.of(kind, target)));
-    kernels.flat_map(of).sum()
+    let steps = |(kind, _)| {
+        Target::ALL.map(|target| steps_of_kernel(corpus, tuned.for_kernel(kind, target)))
+    };
+    kernels.flat_map(steps).sum()
 }
 
 fn steps_of_kernel(corpus: &KernelCorpus, settings: &Settings) -> u64 {
@@ -222,7 +224,7 @@ fn errors(
         let every = training.len().div_ceil(ROWS_OF_FOLD);
         training = training.into_iter().step_by(every.max(1)).collect();
         let test = split(true);
-        let of = |target: Target| -> Vec<(u16, f64)> {
+        let residuals_by_unit = |target: Target| -> Vec<(u16, f64)> {
             let has = |row: &&&Row| value(row, target).is_some();
             if test.iter().filter(has).count() == 0
                 || training.iter().filter(has).count() < LEAST_ROWS
@@ -236,7 +238,7 @@ fn errors(
             };
             pairs.filter_map(error).collect()
         };
-        let [times, powers] = Target::ALL.map(of);
+        let [times, powers] = Target::ALL.map(residuals_by_unit);
         for unit in 0..corpus.units.len() as u16 {
             if let (Some(time), Some(power)) = (moments(&times, unit), moments(&powers, unit)) {
                 found.push(UnitError { unit, time, power });
@@ -252,7 +254,7 @@ fn moments(errors: &[(u16, f64)], unit: u16) -> Option<[f64; 2]> {
     let own = || {
         errors
             .iter()
-            .filter(|(of, _)| *of == unit)
+            .filter(|(unit_of_error, _)| *unit_of_error == unit)
             .map(|(_, error)| *error)
     };
     let n = own().count() as f64;
@@ -270,11 +272,11 @@ fn values(call: &Call) -> Vec<u32> {
 
 fn call(kind: Kind, values: &[u32]) -> Option<Call> {
     let parameters = kind.parameters();
-    let of = |parameter| {
+    let value = |parameter| {
         let at = parameters.iter().position(|known| *known == parameter)?;
         values.get(at).copied()
     };
-    Call::of(kind, of).ok()
+    Call::from_parameters(kind, value).ok()
 }
 
 /// Why a file holds no models of kernels.

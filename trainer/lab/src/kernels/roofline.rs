@@ -54,23 +54,26 @@ impl Roofline {
                 }
             }
         }
-        let mut of = [0.0; TERMS.len()];
+        let mut coefficients = [0.0; TERMS.len()];
         for _ in 0..SWEEPS {
             for i in 0..TERMS.len() {
                 if products[i][i] > 0.0 {
-                    let others: f64 = (0..TERMS.len()).map(|j| products[i][j] * of[j]).sum();
-                    of[i] = (of[i] + (sums[i] - others) / products[i][i]).max(0.0);
+                    let others: f64 = (0..TERMS.len())
+                        .map(|j| products[i][j] * coefficients[j])
+                        .sum();
+                    coefficients[i] =
+                        (coefficients[i] + (sums[i] - others) / products[i][i]).max(0.0);
                 }
             }
         }
-        Self(of)
+        Self(coefficients)
     }
 
     /// ln of the time, and the share of each term.
     pub fn predict(&self, demand: &Demand, knobs: [u32; 4]) -> (f64, [f64; TERMS.len()]) {
         let mut share = terms(demand, knobs);
-        for (term, of) in share.iter_mut().zip(self.0) {
-            *term *= of;
+        for (term, coefficient) in share.iter_mut().zip(self.0) {
+            *term *= coefficient;
         }
         let sum = share.iter().sum::<f64>().max(1e-12);
         (sum.ln(), share.map(|term| term / sum))
@@ -93,7 +96,7 @@ mod tests {
                     height: side,
                     width: side,
                 };
-                Demand::of(&Call::new(Operation::Relu(shape)).expect("valid"))
+                Demand::from_call(&Call::new(Operation::Relu(shape)).expect("valid"))
             })
             .into();
         let clocks = [300_000, 900_000, 2_100_000];
@@ -105,7 +108,7 @@ mod tests {
             .collect();
         let time = |demand: &Demand, knobs| truth.predict(demand, knobs).0.exp();
         let fitted = Roofline::fit(rows.iter().map(|&(d, knobs)| (d, knobs, time(d, knobs))));
-        assert!(fitted.0.iter().all(|of| *of >= 0.0));
+        assert!(fitted.0.iter().all(|coefficient| *coefficient >= 0.0));
         for (demand, knobs) in rows {
             let ratio = fitted.predict(demand, knobs).0 - truth.predict(demand, knobs).0;
             assert!(ratio.abs() < 0.02, "{ratio}");

@@ -30,15 +30,15 @@ pub struct Score {
 
 impl Score {
     /// Of pairs of predicted and measured values, in ms or mW.
-    pub fn of(kernel: &'static str, target: Target, pairs: &[(f64, f64)]) -> Self {
+    pub fn from_pairs(kernel: &'static str, target: Target, pairs: &[(f64, f64)]) -> Self {
         let n = pairs.len() as f64;
         let relative =
             |(predicted, measured): &(f64, f64)| 100.0 * (predicted / measured - 1.0).abs();
-        let unit = match target {
+        let factor = match target {
             Target::Time => 1.0,
             Target::Power => 1e-3,
         };
-        let absolute = |(predicted, measured): &(f64, f64)| unit * (predicted - measured).abs();
+        let absolute = |(predicted, measured): &(f64, f64)| factor * (predicted - measured).abs();
         let within = |limit: u32| {
             let held = pairs
                 .iter()
@@ -61,7 +61,7 @@ impl Score {
     pub fn mean(scores: &[Self]) -> Option<Self> {
         let first = scores.first()?;
         let n = scores.len() as f64;
-        let mean = |of: &dyn Fn(&Self) -> f64| scores.iter().map(of).sum::<f64>() / n;
+        let mean = |figure: &dyn Fn(&Self) -> f64| scores.iter().map(figure).sum::<f64>() / n;
         Some(Self {
             within_pct: WITHIN
                 .map(|limit| (limit, mean(&|score| score.within(limit))))
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_measures_are_those_of_the_pairs() {
         let pairs = [(1_100.0, 1_000.0), (1_980.0, 2_000.0)];
-        let score = Score::of("relu", Target::Power, &pairs);
+        let score = Score::from_pairs("relu", Target::Power, &pairs);
         assert!((score.mape - 5.5).abs() < 1e-9 && (score.mae - 0.06).abs() < 1e-9);
         assert!((score.rmse - (0.0104_f64 / 2.0).sqrt()).abs() < 1e-9);
         assert_eq!(

@@ -25,7 +25,7 @@ use super::tuned::{Trial, target};
 use wattgate_trainer::score::Target;
 
 /// Settings of a bracket's first rung; each rung keeps a third.
-const WIDTH: usize = 9;
+const BRACKET_WIDTH: usize = 9;
 
 /// The rungs: the divisor of the rows that train.
 const RUNGS: [usize; 3] = [9, 3, 1];
@@ -166,7 +166,7 @@ impl Budget {
     pub fn trials(&self, corpus: &KernelCorpus) -> u64 {
         let kernels = corpus.rows.iter().filter(|rows| !rows.is_empty()).count();
         let of_bracket: usize = (0..RUNGS.len())
-            .map(|rung| WIDTH / 3_usize.pow(rung as u32))
+            .map(|rung| BRACKET_WIDTH / 3_usize.pow(rung as u32))
             .sum();
         2 * kernels as u64 * u64::from(self.brackets) * of_bracket as u64
     }
@@ -200,7 +200,7 @@ pub fn search<E: From<SearchError>>(
                         && trial.target == target.to_string()
                         && trial.bracket == bracket
                 });
-                for _ in 0..WIDTH {
+                for _ in 0..BRACKET_WIDTH {
                     points.push(propose(&results, &mut random));
                 }
                 for (rung, divisor) in RUNGS.into_iter().enumerate() {
@@ -248,20 +248,20 @@ pub fn search<E: From<SearchError>>(
     }
 }
 
-fn trial(task: &Task<'_>, bracket: u32, rows: usize, of: &Settings, loss: f64) -> Trial {
+fn trial(task: &Task<'_>, bracket: u32, rows: usize, settings: &Settings, loss: f64) -> Trial {
     Trial {
         kernel: task.kind.name().to_owned(),
         target: task.target.to_string(),
         bracket,
         rows,
-        n_estimators: of.n_estimators,
-        max_depth: of.max_depth,
-        learning_rate: of.learning_rate,
-        subsample: of.subsample,
-        colsample: of.colsample,
-        min_child_weight: of.min_child_weight,
-        reg_lambda: of.reg_lambda,
-        reg_alpha: of.reg_alpha,
+        n_estimators: settings.n_estimators,
+        max_depth: settings.max_depth,
+        learning_rate: settings.learning_rate,
+        subsample: settings.subsample,
+        colsample: settings.colsample,
+        min_child_weight: settings.min_child_weight,
+        reg_lambda: settings.reg_lambda,
+        reg_alpha: settings.reg_alpha,
         loss,
     }
 }
@@ -274,8 +274,8 @@ fn task<'a>(
     target: Target,
     seed: u64,
 ) -> Option<Task<'a>> {
-    const FOLDS: usize = 5;
-    let (part_of, _) = parts(corpus, rows, &HeldOut::Folds(FOLDS), seed);
+    const SEARCH_FOLDS: usize = 5;
+    let (part_of, _) = parts(corpus, rows, &HeldOut::Folds(SEARCH_FOLDS), seed);
     let split = |is_test: bool| -> Vec<&Row> {
         let pairs = rows.iter().zip(&part_of);
         let pairs =
@@ -296,19 +296,19 @@ fn task<'a>(
 /// with the others, by results on the highest rung that has enough.
 fn propose(results: &[(usize, Point, f64)], random: &mut ChaCha8Rng) -> Point {
     let rung = (0..RUNGS.len()).rev().find(|rung| {
-        let of_rung = results.iter().filter(|(of, ..)| of == rung);
+        let of_rung = results.iter().filter(|(reached, ..)| reached == rung);
         of_rung.count() >= LEAST_RESULTS
     });
     let anywhere = std::array::from_fn(|_| random.random_range(0.0..1.0));
     let (Some(rung), false) = (rung, random.random_bool(AT_RANDOM)) else {
         return anywhere;
     };
-    let of_rung = results.iter().filter(|(of, ..)| *of == rung);
+    let of_rung = results.iter().filter(|(reached, ..)| *reached == rung);
     let mut sorted: Vec<(f64, Point)> = of_rung.map(|(_, point, loss)| (*loss, *point)).collect();
     sorted.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let points: Vec<Point> = sorted.into_iter().map(|(_, point)| point).collect();
     let (good, bad) = points.split_at(points.len().div_ceil(4).max(2));
-    let (good, bad) = (Parzen::of(good), Parzen::of(bad));
+    let (good, bad) = (Parzen::from_points(good), Parzen::from_points(bad));
     let proposals = (0..PROPOSALS).map(|_| good.draw(random));
     let ratio = |point: &Point| good.log_density(point) - bad.log_density(point);
     let best = proposals.max_by(|a, b| ratio(a).total_cmp(&ratio(b)));
@@ -323,7 +323,7 @@ struct Parzen<'a> {
 
 impl<'a> Parzen<'a> {
     /// Scott's rule for the widths, at least a twentieth of the space.
-    fn of(points: &'a [Point]) -> Self {
+    fn from_points(points: &'a [Point]) -> Self {
         let n = points.len() as f64;
         let factor = n.powf(-1.0 / (SPACE.len() as f64 + 4.0));
         let width = |at: usize| {

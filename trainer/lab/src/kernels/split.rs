@@ -33,15 +33,15 @@ pub fn parts(
     match held_out {
         // Part 0 is scored, the rest trains.
         HeldOut::Units(units) => {
-            let of = |row: &Row| usize::from(!units.contains(&row.unit));
-            (rows.iter().map(of).collect(), 1)
+            let fold = |row: &Row| usize::from(!units.contains(&row.unit));
+            (rows.iter().map(fold).collect(), 1)
         }
         HeldOut::Folds(folds) if corpus.units.len() > 1 => {
             let folds = (*folds).min(corpus.units.len());
             let mut order: Vec<usize> = (0..corpus.units.len()).collect();
             order.shuffle(&mut random);
-            let of = |row: &Row| order[usize::from(row.unit)] % folds;
-            (rows.iter().map(of).collect(), folds)
+            let fold = |row: &Row| order[usize::from(row.unit)] % folds;
+            (rows.iter().map(fold).collect(), folds)
         }
         HeldOut::Folds(folds) => {
             let mut calls: HashMap<Call, usize> = HashMap::new();

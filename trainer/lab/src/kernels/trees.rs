@@ -90,7 +90,7 @@ const BORDER_ROWS: usize = 100_000;
 const BLOCK: usize = 1_024;
 
 /// Rows that are predicted at once.
-const LANES: usize = 64;
+const TREE_LANES: usize = 64;
 
 /// The effects of the units are estimated after every so many trees. Before the first estimate, the trees have
 /// learned how calls and modes differ.
@@ -144,11 +144,11 @@ impl Trees {
             .map(|column| borders(sample.iter().map(|&row| column[row]).collect()))
             .collect();
         let columns = inputs.columns.par_iter().zip(&borders);
-        let of = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
+        let binned = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
             order.iter().map(|&row| bin(borders, column[row])).collect()
         };
         let bins = Bins {
-            columns: columns.map(of).collect(),
+            columns: columns.map(binned).collect(),
             rows: order.len(),
         };
         let columns = inputs.columns[of_effects].iter();
@@ -262,7 +262,7 @@ impl Trees {
     /// Predicts the rows of some inputs.
     pub fn predict(&self, inputs: &Columns) -> Vec<f32> {
         let columns = inputs.columns.par_iter().zip(&self.borders);
-        let of = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
+        let binned = |(column, borders): (&Vec<f32>, &Vec<f32>)| {
             // A call in many modes has the same value in many rows.
             let mut last = (f32::NAN, 0);
             let mut bin_of = |value: f32| {
@@ -273,12 +273,12 @@ impl Trees {
             };
             column.iter().map(|value| bin_of(*value)).collect()
         };
-        let columns: Vec<Vec<u8>> = columns.map(of).collect();
+        let columns: Vec<Vec<u8>> = columns.map(binned).collect();
         let mut predicted = vec![self.base; inputs.rows()];
         predicted
-            .par_chunks_mut(LANES)
+            .par_chunks_mut(TREE_LANES)
             .enumerate()
-            .for_each(|(chunk, predicted)| self.add(&columns, chunk * LANES, predicted));
+            .for_each(|(chunk, predicted)| self.add(&columns, chunk * TREE_LANES, predicted));
         predicted
     }
 
@@ -288,7 +288,7 @@ impl Trees {
         for splits in &self.trees {
             let (own, rest) = leaves.split_at(1 << splits.len());
             leaves = rest;
-            let mut at = [0_u16; LANES];
+            let mut at = [0_u16; TREE_LANES];
             for (level, split) in splits.iter().enumerate() {
                 let column = &columns[usize::from(split.input)];
                 let bins = &column[first..first + predicted.len()];
@@ -404,10 +404,10 @@ fn shrunk(sum: f64, settings: &Settings) -> f64 {
 /// The regularised mean of each leaf's residuals, times the learning rate.
 fn leaf_values(residuals: &[f32], leaf_of: &[u16], leaves: usize, settings: &Settings) -> Vec<f32> {
     // Chunks of a fixed size, added in their order.
-    const CHUNK: usize = 1 << 16;
+    const ROW_CHUNK: usize = 1 << 16;
     let sums: Vec<Vec<[f64; 2]>> = residuals
-        .par_chunks(CHUNK)
-        .zip(leaf_of.par_chunks(CHUNK))
+        .par_chunks(ROW_CHUNK)
+        .zip(leaf_of.par_chunks(ROW_CHUNK))
         .map(|(residuals, leaf_of)| {
             let mut sums = vec![[0.0; 2]; leaves];
             for (residual, leaf) in residuals.iter().zip(leaf_of) {
@@ -418,13 +418,13 @@ fn leaf_values(residuals: &[f32], leaf_of: &[u16], leaves: usize, settings: &Set
             sums
         })
         .collect();
-    let of = |leaf: usize| {
+    let leaf_value = |leaf: usize| {
         let of_chunks = sums.iter().map(|chunk| chunk[leaf]);
         let [sum, count] = of_chunks.fold([0.0; 2], |[s, c], [sum, count]| [s + sum, c + count]);
         let value = shrunk(sum, settings) / (count + settings.reg_lambda);
         (settings.learning_rate * value) as f32
     };
-    (0..leaves).map(of).collect()
+    (0..leaves).map(leaf_value).collect()
 }
 
 #[cfg(test)]
@@ -507,7 +507,7 @@ mod tests {
             let hidden = ProgressBar::hidden();
             let trees = Trees::fit(&inputs, &targets, (units, 0..2), &settings(), 1, &hidden);
             let pairs = trees.predict(&inputs).into_iter().enumerate();
-            let square = pairs.map(|(row, of)| (of - target(&inputs, row)).powi(2));
+            let square = pairs.map(|(row, predicted)| (predicted - target(&inputs, row)).powi(2));
             square.sum::<f32>() / rows as f32
         };
         let none = vec![0; rows];

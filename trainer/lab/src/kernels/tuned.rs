@@ -89,7 +89,7 @@ impl Tuned {
     }
 
     /// The settings of a kernel and target.
-    pub fn of(&self, kind: Kind, target: Target) -> &Settings {
+    pub fn for_kernel(&self, kind: Kind, target: Target) -> &Settings {
         self.found.get(&(kind, target)).unwrap_or(&self.default)
     }
 }

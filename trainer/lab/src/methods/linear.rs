@@ -168,7 +168,9 @@ impl Regression {
     pub fn fit(samples: &[(Vec<f64>, f64)]) -> Option<Self> {
         let width = samples.first()?.0.len();
         let column = |i: usize| samples.iter().map(move |(x, _)| x[i]);
-        let inputs: Vec<Standard> = (0..width).map(|i| Standard::of(column(i))).collect();
+        let inputs: Vec<Standard> = (0..width)
+            .map(|i| Standard::from_values(column(i)))
+            .collect();
         let mean = samples.iter().map(|(_, y)| y).sum::<f64>() / samples.len() as f64;
         let matrix = DMatrix::from_fn(samples.len(), width, |r, c| {
             inputs[c].apply(samples[r].0[c])

@@ -17,7 +17,7 @@ use wattgate_runtime::guard::GuardError;
 use wattgate_runtime::{Confidence, FormatError};
 
 use wattgate_trainer::fit::Exported;
-use wattgate_trainer::fit::SingularKernel;
+use wattgate_trainer::fit::SingularCovariance;
 use wattgate_trainer::fit::{Task, TrainError};
 use wattgate_trainer::read::Known;
 use wattgate_trainer::read::Reference;
@@ -103,8 +103,8 @@ pub enum MethodError {
     NoPower,
 }
 
-impl From<SingularKernel> for MethodError {
-    fn from(why: SingularKernel) -> Self {
+impl From<SingularCovariance> for MethodError {
+    fn from(why: SingularCovariance) -> Self {
         Self::Train(why.into())
     }
 }

@@ -31,10 +31,10 @@ const SIZES: [usize; 5] = [4, 256, 128, 64, 1];
 /// Dropout rate of each hidden layer.
 const DROPOUT: [f64; 3] = [0.4, 0.3, 0.0];
 
-const RATE: f64 = 1e-3;
+const POWERTRAIN_RATE: f64 = 1e-3;
 
-const BATCH: usize = 32;
-const EPOCHS: usize = 100;
+const POWERTRAIN_BATCH: usize = 32;
+const POWERTRAIN_EPOCHS: usize = 100;
 
 /// Median of the scaled targets.
 const TARGET_MEDIAN: f64 = 100.0;
@@ -49,7 +49,7 @@ impl Method for PowertrainNn {
 
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
         predict_each(task, |target| {
-            let training = Training::of(task.used, target)?;
+            let training = Training::from_modes(task.used, target)?;
             Some(training.run(None, Loss::Square, task.seed))
         })
     }
@@ -92,12 +92,12 @@ pub struct Recipe {
     network: RecipeNetwork,
     inputs: [Standard; 4],
     /// The target value at an output of one.
-    unit: f64,
+    scale: f64,
 }
 
 impl Training {
     /// The modes with a measured target; `None` if there are none.
-    pub fn of(modes: &[Known], target: Target) -> Option<Self> {
+    pub fn from_modes(modes: &[Known], target: Target) -> Option<Self> {
         let modes: Vec<([u32; 4], f64)> = modes
             .iter()
             .filter_map(|mode| Some((mode.knobs, target.measured(mode)?)))
@@ -130,14 +130,14 @@ impl Training {
         let mut adam = ModuleOptimizer::from(Adam);
         let mut best = (f64::INFINITY, recipe.network.clone());
         let mut network = recipe.network.clone();
-        for _ in 0..EPOCHS {
+        for _ in 0..POWERTRAIN_EPOCHS {
             shuffle(&mut rows, random);
-            for batch in rows.chunks(BATCH) {
+            for batch in rows.chunks(POWERTRAIN_BATCH) {
                 let batch = self.rows(batch, &recipe, options);
                 network = step(network, &mut adam, batch, loss, options, random);
             }
             let cost: f64 = loss
-                .of(network.forward(x.clone(), None), y.clone())
+                .compute(network.forward(x.clone(), None), y.clone())
                 .into_scalar();
             if cost < best.0 {
                 best = (cost, network.clone());
@@ -156,15 +156,15 @@ impl Training {
         random: &mut impl Rng,
     ) -> Recipe {
         let inputs = std::array::from_fn(|i| {
-            Standard::of(self.modes.iter().map(move |(knobs, _)| f64::from(knobs[i])))
+            Standard::from_values(self.modes.iter().map(move |(knobs, _)| f64::from(knobs[i])))
         });
         let mut sorted: Vec<f64> = self.modes.iter().map(|&(_, value)| value).collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        let unit = sorted[sorted.len() / 2] / TARGET_MEDIAN;
+        let scale = sorted[sorted.len() / 2] / TARGET_MEDIAN;
         let mut recipe = Recipe {
             network: RecipeNetwork::new(options, random),
             inputs,
-            unit,
+            scale,
         };
         if let Some(reference) = reference {
             let last = recipe.network.layers.pop().expect("an output layer");
@@ -184,7 +184,7 @@ impl Training {
     ) -> (Tensor<2>, Tensor<2>) {
         let chosen = || modes.iter().map(|&at| &self.modes[at]);
         let x = recipe.inputs(chosen().map(|&(knobs, _)| knobs), options);
-        let y: Vec<f64> = chosen().map(|(_, value)| value / recipe.unit).collect();
+        let y: Vec<f64> = chosen().map(|(_, value)| value / recipe.scale).collect();
         let y = TensorData::new(y, [modes.len(), 1]);
         (x, Tensor::from_data(y, options.clone()))
     }
@@ -237,9 +237,9 @@ fn step(
 ) -> RecipeNetwork {
     let [rows, _] = x.dims();
     let kept = RecipeNetwork::kept(rows, options, random);
-    let cost = loss.of(network.forward(x, Some(&kept)), y);
+    let cost = loss.compute(network.forward(x, Some(&kept)), y);
     let gradients = GradientsParams::from_grads(cost.backward(), &network);
-    adam.step(RATE, network, gradients)
+    adam.step(POWERTRAIN_RATE, network, gradients)
 }
 
 /// Orders a list by one random number for each entry.
@@ -248,7 +248,7 @@ fn shuffle(rows: &mut [usize], random: &mut impl Rng) {
 }
 
 impl Loss {
-    fn of(self, predicted: Tensor<2>, measured: Tensor<2>) -> Tensor<1> {
+    fn compute(self, predicted: Tensor<2>, measured: Tensor<2>) -> Tensor<1> {
         let error = predicted - measured.clone();
         match self {
             Self::Square => error.clone().mul(error).mean(),
@@ -283,7 +283,7 @@ impl Recipe {
                 .into_data()
                 .try_to_vec()
                 .expect("f32 on this device");
-            values.extend(outputs.iter().map(|&y| self.unit * f64::from(y)));
+            values.extend(outputs.iter().map(|&y| self.scale * f64::from(y)));
         }
         values
     }

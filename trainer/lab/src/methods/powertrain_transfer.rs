@@ -64,7 +64,7 @@ impl Method for PowertrainTransfer {
         }
         let train = |target| {
             self.references[target as usize].get_or_init(|| {
-                let training = Training::of(&all, target)?;
+                let training = Training::from_modes(&all, target)?;
                 Some(training.run(None, Loss::Square, REFERENCE_SEED))
             });
         };
@@ -78,7 +78,7 @@ impl Method for PowertrainTransfer {
         }
         self.prepare(task.references);
         predict_each(task, |target| {
-            let training = Training::of(task.used, target)?;
+            let training = Training::from_modes(task.used, target)?;
             let reference = self.references[target as usize]
                 .get()
                 .and_then(Option::as_ref);

@@ -36,11 +36,11 @@ impl Method for Trees {
     }
 
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
-        let of = |target| self.predict(task, target).map_err(MethodError::Trees);
-        let time = of(Target::Time)?.expect("every mode that is used has a time");
+        let predict = |target| self.predict(task, target).map_err(MethodError::Trees);
+        let time = predict(Target::Time)?.expect("every mode that is used has a time");
         Ok(Box::new(Predicted(Predictions {
             time,
-            power: of(Target::Power)?,
+            power: predict(Target::Power)?,
             spread: None,
             time_spread: None,
         })))
@@ -58,7 +58,7 @@ impl Trees {
         if logs.is_empty() {
             return Ok(None);
         }
-        let standard = Standard::of(logs.iter().copied());
+        let standard = Standard::from_values(logs.iter().copied());
         let centred: Vec<f64> = logs.iter().map(|log| log - standard.mean).collect();
         let modes: Vec<[u32; 4]> = all_modes(&task.corpus.grid).collect();
         let predicted = match self {

@@ -13,7 +13,7 @@ use wattgate_trainer::read::Known;
 use wattgate_trainer::score::Predictions;
 
 /// Capacity of the Pareto front; fronts of measured modes are smaller.
-const FRONT: usize = 4_096;
+const FRONT_POINTS: usize = 4_096;
 
 /// The methods of the product.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ impl Trained for Taught {
                 modes.push((mode, prediction));
             }
         });
-        let front = Front::<FRONT>::of_modes(&model, modes, ask.confidence);
+        let front = Front::<FRONT_POINTS>::of_modes(&model, modes, ask.confidence);
         match front.select(&query) {
             Ok(choice) => {
                 let id = usize::from(choice.mode.0);
@@ -96,8 +96,8 @@ const RISK_GROWS: f64 = 3.0;
 
 /// The share of the risk that the try after `tried` others takes. The shares of all `tries` sum to one.
 fn share_of_risk(tried: usize, tries: usize) -> f64 {
-    let of = |at: usize| RISK_GROWS.powi(at as i32);
-    of(tried) / (0..tries).map(of).sum::<f64>()
+    let weight = |at: usize| RISK_GROWS.powi(at as i32);
+    weight(tried) / (0..tries).map(weight).sum::<f64>()
 }
 
 /// The mode with the largest [`promise`] among those that are within the limit with such a

@@ -78,7 +78,7 @@ impl<'a> Composer<'a> {
         let mut missing: Vec<&'static str> = layers
             .iter()
             .map(|layer| layer.call.kind())
-            .filter(|kind| models.of(*kind).is_none())
+            .filter(|kind| models.for_kind(*kind).is_none())
             .map(Kind::name)
             .collect();
         missing.sort_unstable();
@@ -95,10 +95,10 @@ impl<'a> Composer<'a> {
         };
         let mut known: Vec<Call> = Vec::new();
         let mut index = |composer: &mut Self, call: Call| {
-            let at = known.iter().position(|of| *of == call);
+            let at = known.iter().position(|other| *other == call);
             at.unwrap_or_else(|| {
-                let model = models.of(call.kind()).expect("looked up");
-                composer.calls.push((Demand::of(&call), model));
+                let model = models.for_kind(call.kind()).expect("looked up");
+                composer.calls.push((Demand::from_call(&call), model));
                 known.push(call);
                 known.len() - 1
             })
@@ -108,7 +108,7 @@ impl<'a> Composer<'a> {
             composer.of_layer.push(at);
             let kind = layer.call.kind();
             if composer.launches.iter().all(|(known, _)| *known != kind) {
-                let least = models.of(kind).expect("looked up").least();
+                let least = models.for_kind(kind).expect("looked up").least();
                 let at = index(&mut composer, least);
                 composer.launches.push((kind, at));
             }
@@ -118,12 +118,12 @@ impl<'a> Composer<'a> {
 
     /// Predicts each different call in some modes: one list for each call, in the order of the modes.
     fn predict(&self, target: Target, modes: &[[u32; 4]]) -> Vec<Vec<f64>> {
-        let of = |(demand, model): &(Demand, &KernelModel)| {
+        let predictions = |(demand, model): &(Demand, &KernelModel)| {
             let calls = modes.iter().map(|mode| (demand, *mode));
-            let logs = model.of(target).predict(calls);
+            let logs = model.for_target(target).predict(calls);
             logs.into_iter().map(|log| f64::from(log).exp()).collect()
         };
-        self.calls.par_iter().map(of).collect()
+        self.calls.par_iter().map(predictions).collect()
     }
 
     /// The time of each different call on the GPU, in modes of the highest CPU clock. Where that is hardly
@@ -140,7 +140,7 @@ impl<'a> Composer<'a> {
             let launch = &launch.expect("of each kernel").1;
             for ((time, launch), mode) in times.iter_mut().zip(launch).zip(modes) {
                 if *time < LAUNCHING * launch {
-                    *time = time.min(model.of(Target::Time).unlaunched(demand, *mode));
+                    *time = time.min(model.for_target(Target::Time).unlaunched(demand, *mode));
                 }
             }
         }
@@ -168,7 +168,8 @@ impl<'a> Composer<'a> {
 
     /// Time and power of each layer's call in a mode, in the order of the layers.
     pub fn layers(&self, mode: [u32; 4]) -> Vec<OfCall> {
-        let [times, powers] = [Target::Time, Target::Power].map(|of| self.predict(of, &[mode]));
+        let [times, powers] =
+            [Target::Time, Target::Power].map(|target| self.predict(target, &[mode]));
         let one = |&call: &usize| OfCall {
             time_ms: times[call][0],
             power_mw: powers[call][0],

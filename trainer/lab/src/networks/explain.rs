@@ -41,18 +41,18 @@ pub struct Explanation {
 
 impl Explanation {
     /// Of a network in a mode.
-    pub fn of(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
+    pub fn from_composer(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
         let layers: Vec<Part> = composer
             .network()
             .iter()
             .zip(composer.layers(mode))
-            .map(|(layer, of)| Part {
+            .map(|(layer, predicted)| Part {
                 name: layer.name.clone(),
                 kernel: layer.call.kind().name(),
                 operators: Some(layer.operators.clone()),
                 calls: 1,
-                time_ms: of.time_ms,
-                energy_mj: 1e-3 * of.time_ms * of.power_mw,
+                time_ms: predicted.time_ms,
+                energy_mj: 1e-3 * predicted.time_ms * predicted.power_mw,
             })
             .collect();
         let mut kernels: BTreeMap<&str, Part> = BTreeMap::new();
@@ -115,8 +115,8 @@ impl Explanation {
     }
 
     fn sums(&self) -> [f64; 2] {
-        let of = |f: fn(&Part) -> f64| self.kernels.iter().map(f).sum();
-        [of(|part| part.time_ms), of(|part| part.energy_mj)]
+        let sum = |f: fn(&Part) -> f64| self.kernels.iter().map(f).sum();
+        [sum(|part| part.time_ms), sum(|part| part.energy_mj)]
     }
 
     /// A figure: one bar for the time and one for the energy, with the share of each kernel, and below them

@@ -28,7 +28,7 @@ use wattgate_trainer::fit::export;
 use wattgate_trainer::fit::{Expected, LeftOut, Residual};
 use wattgate_trainer::fit::{Mean, Place, Scales};
 use wattgate_trainer::fit::{Origin, Surface};
-use wattgate_trainer::fit::{Process, SingularKernel};
+use wattgate_trainer::fit::{Process, SingularCovariance};
 use wattgate_trainer::read::Corpus;
 use wattgate_trainer::read::Units;
 use wattgate_trainer::read::{Known, all_modes, profiled};
@@ -40,10 +40,10 @@ use wattgate_trainer::score::Target;
 pub const COMPOSITION: [f64; 2] = [0.11, 0.05];
 
 /// Least number of profiled modes that correct a composition.
-pub const LEAST_MODES: usize = 5;
+pub const LEAST_CORRECTING_MODES: usize = 5;
 
 /// Parts of the profiled modes that are left out in turn.
-const FOLDS: usize = 10;
+const MODE_FOLDS: usize = 10;
 
 /// Why no model of a network was made.
 #[derive(Debug, Error)]
@@ -74,12 +74,12 @@ pub enum NetworkFitError {
     },
     /// Too few profiled modes.
     #[error(
-        "{found} modes with time and power were profiled; a correction needs at least {LEAST_MODES}, without --corpus none is needed"
+        "{found} modes with time and power were profiled; a correction needs at least {LEAST_CORRECTING_MODES}, without --corpus none is needed"
     )]
     FewModes { found: usize },
     /// The correction's kernel matrix is singular.
     #[error("{0}")]
-    SingularKernel(#[from] SingularKernel),
+    SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
     #[error("the runtime refuses the model: {0}")]
     Refused(#[from] FormatError),
@@ -105,15 +105,15 @@ pub struct Shares {
 
 impl Shares {
     /// Of a composed network in a mode.
-    pub fn of(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
+    pub fn from_composer(composer: &Composer<'_>, mode: [u32; 4]) -> Self {
         let times = composer.layers(mode);
-        let all: f64 = times.iter().map(|of| of.time_ms).sum();
+        let all: f64 = times.iter().map(|predicted| predicted.time_ms).sum();
         let mut kernels = BTreeMap::new();
         let mut unknown: BTreeMap<&str, f64> = BTreeMap::new();
-        for (layer, of) in composer.network().iter().zip(&times) {
-            *kernels.entry(layer.call.kind()).or_insert(0.0) += of.time_ms / all;
+        for (layer, predicted) in composer.network().iter().zip(&times) {
+            *kernels.entry(layer.call.kind()).or_insert(0.0) += predicted.time_ms / all;
             if layer.stands_in {
-                *unknown.entry(&layer.operators).or_insert(0.0) += 100.0 * of.time_ms / all;
+                *unknown.entry(&layer.operators).or_insert(0.0) += 100.0 * predicted.time_ms / all;
             }
         }
         let unknown = unknown.into_iter().map(|(operator, share_pct)| Unknown {
@@ -128,11 +128,11 @@ impl Shares {
 
     /// Refuses a network if its stand-ins take more than a share of the time, in percent.
     pub fn refuse_unknown(&self, most_pct: f64) -> Result<(), NetworkFitError> {
-        let share_pct = self.unknown.iter().map(|of| of.share_pct).sum();
+        let share_pct = self.unknown.iter().map(|operator| operator.share_pct).sum();
         if share_pct <= most_pct {
             return Ok(());
         }
-        let operators = self.unknown.iter().map(|of| of.operator.clone());
+        let operators = self.unknown.iter().map(|unknown| unknown.operator.clone());
         Err(NetworkFitError::Unknown {
             operators: operators.collect(),
             share_pct,
@@ -203,7 +203,7 @@ pub struct Network<'a> {
 
 impl<'a> Network<'a> {
     /// Composes a network in all modes of a grid.
-    pub fn of(models: &'a KernelModels, composer: &'a Composer<'a>, grid: Grid) -> Self {
+    pub fn compose(models: &'a KernelModels, composer: &'a Composer<'a>, grid: Grid) -> Self {
         let modes: Vec<[u32; 4]> = all_modes(&grid)
             .map(|mode| models.known_knobs(mode))
             .collect();
@@ -213,7 +213,7 @@ impl<'a> Network<'a> {
             models,
             composed: predicted.compose(Factors::NONE),
             predicted,
-            shares: Shares::of(composer, models.known_knobs(fastest)),
+            shares: Shares::from_composer(composer, models.known_knobs(fastest)),
             grid,
         }
     }
@@ -230,14 +230,14 @@ impl<'a> Network<'a> {
 
     /// The errors of the network on each unit whose every kernel was measured there: means over the
     /// kernels, weighted by their share of the time.
-    fn unit_errors(&self, of: fn(&UnitError) -> [f64; 2]) -> Vec<f64> {
+    fn unit_errors(&self, error_of: fn(&UnitError) -> [f64; 2]) -> Vec<f64> {
         let units = 0..self.models.units.len() as u16;
         let one = |unit: u16| {
             let kernels = self.shares.kernels.iter();
             let errors = kernels.map(|(kind, share)| {
-                let model = self.models.of(*kind).expect("composed");
+                let model = self.models.for_kind(*kind).expect("composed");
                 let mut errors = model.errors().iter();
-                Some(share * of(errors.find(|error| error.unit == unit)?)[0])
+                Some(share * error_of(errors.find(|error| error.unit == unit)?)[0])
             });
             errors.sum::<Option<f64>>()
         };
@@ -246,13 +246,13 @@ impl<'a> Network<'a> {
 
     /// The surface of a network that was never run.
     pub fn surface(&self) -> Surface {
-        let of = [
+        let errors_of_targets = [
             self.unit_errors(|error| error.time),
             self.unit_errors(|error| error.power),
         ];
         let mut sds = [0.0; 2];
         let mut standardised: [Vec<f64>; 2] = Default::default();
-        for (at, errors) in of.into_iter().enumerate() {
+        for (at, errors) in errors_of_targets.into_iter().enumerate() {
             let square: f64 = errors.iter().map(|error| error * error).sum();
             let square = square / errors.len().max(1) as f64;
             sds[at] = (square + COMPOSITION[at].powi(2)).sqrt();
@@ -284,10 +284,10 @@ impl<'a> Network<'a> {
             .iter()
             .filter(|mode| mode.power_mw.is_some())
             .collect();
-        if known.len() < LEAST_MODES {
+        if known.len() < LEAST_CORRECTING_MODES {
             return Err(NetworkFitError::FewModes { found: known.len() });
         }
-        let scales = Scales::of(&self.grid);
+        let scales = Scales::from_grid(&self.grid);
         let all: Vec<Place> = all_modes(&self.grid)
             .map(|mode| scales.place(mode))
             .collect();
@@ -296,15 +296,15 @@ impl<'a> Network<'a> {
         let every: Vec<usize> = (0..all.len()).collect();
         let expected = whole.predict(&self.predicted, &every, &all);
         let mut residuals = [0, 1].map(|_| vec![Residual { log: 0.0, sd: 1.0 }; known.len()]);
-        for fold in 0..FOLDS.min(known.len()) {
+        for fold in 0..MODE_FOLDS.min(known.len()) {
             random.set_stream(1 + fold as u64);
             let others = known
                 .iter()
                 .enumerate()
-                .filter(|(at, _)| at % FOLDS != fold);
+                .filter(|(at, _)| at % MODE_FOLDS != fold);
             let others: Vec<&Known> = others.map(|(_, mode)| *mode).collect();
             let correction = Correction::learn(&self.predicted, &others, &scales, &mut random)?;
-            for at in (fold..known.len()).step_by(FOLDS) {
+            for at in (fold..known.len()).step_by(MODE_FOLDS) {
                 let (id, place) = (known[at].id, scales.place(known[at].knobs));
                 let predicted = correction.predict(&self.predicted, &[id], &[place]);
                 for ((target, residuals), predicted) in
@@ -349,7 +349,7 @@ impl Correction {
         known: &[&Known],
         scales: &Scales,
         random: &mut ChaCha8Rng,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let factors = factors(predicted, known);
         let places: Vec<Place> = known.iter().map(|mode| scales.place(mode.knobs)).collect();
         let spec = Priors::theory().spec(Mean::Zero);
@@ -389,7 +389,7 @@ impl Correction {
 }
 
 /// Standard deviation of ln(time) that the factors leave.
-const LEFT: f64 = 0.03;
+const LEFT_SPREAD: f64 = 0.03;
 
 /// Standard deviations of the factors' logarithms. MIRAGE's 13 units differ in time by 25 % at the upper
 /// decile where launches take most of it, and by 10 % at the upper quartile elsewhere (digest, section 2).
@@ -400,14 +400,14 @@ const FACTORS: [f64; 2] = [0.15, 0.1];
 fn factors(predicted: &Predicted<'_>, known: &[&Known]) -> Factors {
     const STEPS: usize = 12;
     const NUDGE: f64 = 1e-3;
-    let of = |at: [f64; 2]| Factors {
+    let factors = |at: [f64; 2]| Factors {
         launch: at[0].exp(),
         gpu: at[1].exp(),
     };
     let residuals = |at: [f64; 2]| -> Vec<f64> {
         let left = known.iter().map(|mode| {
-            let composed = predicted.compose_one(mode.id, of(at));
-            (mode.time_us.ln() - log(&composed, Target::Time)) / LEFT
+            let composed = predicted.compose_one(mode.id, factors(at));
+            (mode.time_us.ln() - log(&composed, Target::Time)) / LEFT_SPREAD
         });
         left.collect()
     };
@@ -441,7 +441,7 @@ fn factors(predicted: &Predicted<'_>, known: &[&Known]) -> Factors {
             None => break,
         }
     }
-    of(at)
+    factors(at)
 }
 
 /// The predictions of a process, its samples blended.
@@ -450,7 +450,7 @@ fn blended(process: &Process, places: &[Place]) -> Vec<Expected> {
     let at = |at: usize| {
         let of_place = process.shares().zip(&samples);
         let of_place: Vec<_> = of_place.map(|(share, all)| (share, all[at])).collect();
-        Expected::of(&of_place)
+        Expected::from_mixture(&of_place)
     };
     (0..places.len()).map(at).collect()
 }

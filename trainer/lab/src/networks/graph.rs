@@ -65,13 +65,13 @@ impl Graph {
         let model = ModelProto::parse_buf(bytes).map_err(|why| not_onnx(why.to_string()))?;
         let graph = model.graph.filter(|graph| !graph.node.is_empty());
         let graph = graph.ok_or_else(|| not_onnx("it has no graph".to_owned()))?;
-        Self::of(&graph, batch).map_err(|why| NetworkFileError::Network {
+        Self::from_proto(&graph, batch).map_err(|why| NetworkFileError::Network {
             path: path.to_owned(),
             why,
         })
     }
 
-    fn of(graph: &GraphProto, batch: Option<u32>) -> Result<Self, NetworkError> {
+    fn from_proto(graph: &GraphProto, batch: Option<u32>) -> Result<Self, NetworkError> {
         let mut tensors: HashMap<&str, Tensor> = HashMap::new();
         for weight in &graph.initializer {
             if let Some(name) = &weight.name {
@@ -84,7 +84,10 @@ impl Graph {
             if tensors.contains_key(name) {
                 continue;
             }
-            let of_type = input.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
+            let of_type = input
+                .r#type
+                .as_ref()
+                .and_then(|type_proto| type_proto.tensor_type.as_ref());
             let dims = of_type.and_then(|tensor| tensor.shape.as_ref());
             let dims = dims.map_or(&[][..], |shape| &shape.dim);
             let shape = input_shape(name, dims, batch)?;
@@ -211,11 +214,14 @@ fn operator(node: &NodeProto, tensors: &HashMap<&str, Tensor>) -> Result<Operato
             return Err(NetworkError::Unmade { node, tensor });
         }
     }
-    let of = |name: &String| &tensors[&**name];
+    let tensor = |name: &String| &tensors[&**name];
     let numbers = node.attribute.iter().filter_map(numbers).collect();
     Ok(Operator {
-        inputs: reads.iter().map(|name| of(name).shape.clone()).collect(),
-        constant: reads.iter().map(|name| of(name).is_constant).collect(),
+        inputs: reads
+            .iter()
+            .map(|name| tensor(name).shape.clone())
+            .collect(),
+        constant: reads.iter().map(|name| tensor(name).is_constant).collect(),
         outputs: Vec::new(),
         writes: node.output.clone(),
         name,

@@ -110,7 +110,7 @@ pub fn lower(graph: &Graph, engine: Engine) -> Result<Vec<Layer>, NetworkError> 
 /// How many operators read each tensor.
 fn readers(graph: &Graph) -> HashMap<&str, usize> {
     let mut readers = HashMap::new();
-    for name in graph.operators.iter().flat_map(|of| &of.reads) {
+    for name in graph.operators.iter().flat_map(|operator| &operator.reads) {
         *readers.entry(&**name).or_insert(0) += 1;
     }
     readers
@@ -143,10 +143,9 @@ fn joins(
     let before = &layers[at];
     let of_convolution = matches!(before.call.operation(), Operation::Conv2d { .. });
     let of_product = matches!(before.call.operation(), Operation::MatMul { .. });
-    let is_elementwise = before
-        .operators
-        .split('+')
-        .all(|of| ELEMENTWISE.contains(&of) || of == "BatchNormalization");
+    let is_elementwise = before.operators.split('+').all(|operator_type| {
+        ELEMENTWISE.contains(&operator_type) || operator_type == "BatchNormalization"
+    });
     let fits = of_convolution || (!is_norm && (of_product || is_elementwise));
     // What is joined has the same number of outputs.
     let same = before.call.output().elements() == elements(operator.outputs.first()?);
@@ -182,8 +181,8 @@ fn operation(operator: &Operator) -> Result<(Operation, bool), NetworkError> {
             (operation, false)
         }
         kind @ ("MaxPool" | "AveragePool" | "LpPool") => {
-            let kernel = operator.numbers("kernel_shape").unwrap_or(&[]);
-            let (input, window) = sliding(operator, input, output, kernel)
+            let size = operator.numbers("kernel_shape").unwrap_or(&[]);
+            let (input, window) = sliding(operator, input, output, size)
                 .ok_or(refused("expected an image of one or two dimensions"))?;
             (Operation::MaxPool2d { input, window }, kind != "MaxPool")
         }
@@ -235,10 +234,10 @@ fn sliding(
     operator: &Operator,
     input: Shape,
     output: Shape,
-    kernel: &[i64],
+    size: &[i64],
 ) -> Option<(Shape, Window)> {
     let image: &[i64] = operator.inputs.first()?.get(2..)?;
-    let mut axes = window_axes(operator, image, kernel)?;
+    let mut axes = window_axes(operator, image, size)?;
     if axes.len() == 1 {
         // One dimension is an image of one row.
         axes.insert(0, [1, 1, 0, 0, 1]);
@@ -246,22 +245,22 @@ fn sliding(
     let axes: [[i64; 5]; 2] = axes.try_into().ok()?;
     let number = |n: i64| u32::try_from(n).ok();
     let mut window = Window {
-        kernel: [0; 2],
+        size: [0; 2],
         stride: [0; 2],
         padding: [0; 2],
         dilation: [0; 2],
     };
     let mut sizes = [input.height, input.width];
-    for (at, [kernel, stride, before, after, dilation]) in axes.into_iter().enumerate() {
+    for (at, [size, stride, before, after, dilation]) in axes.into_iter().enumerate() {
         let outputs = i64::from([output.height, output.width][at]);
-        let spans = dilation * (kernel - 1) + 1;
+        let spans = dilation * (size - 1) + 1;
         let reached = (i64::from(sizes[at]) + 2 * before - spans).checked_div(stride)? + 1;
         if before == after && reached == outputs {
             window.padding[at] = number(before)?;
         } else {
             sizes[at] = number((outputs - 1) * stride + spans)?;
         }
-        window.kernel[at] = number(kernel)?;
+        window.size[at] = number(size)?;
         window.stride[at] = number(stride)?;
         window.dilation[at] = number(dilation)?;
     }

@@ -29,12 +29,12 @@ pub(super) fn infer(
         data.ok_or(refused("its second input is not a constant of the file"))
     };
     let is_constant = !inputs.is_empty() && inputs.iter().all(|input| input.is_constant);
-    let of = |shape: Vec<i64>, data: Option<Vec<i64>>| Tensor {
+    let output = |shape: Vec<i64>, data: Option<Vec<i64>>| Tensor {
         shape,
         data,
         is_constant,
     };
-    let one = |shape: Vec<i64>| Ok(vec![of(shape, None)]);
+    let one = |shape: Vec<i64>| Ok(vec![output(shape, None)]);
     match &*operator.kind {
         "Constant" => Ok(vec![Tensor {
             is_constant: true,
@@ -72,15 +72,13 @@ pub(super) fn infer(
         }
         "MaxPool" | "AveragePool" | "LpPool" => {
             let x = shape(0)?;
-            let kernel = operator.numbers("kernel_shape");
-            let kernel = kernel.ok_or(refused("it has no kernel_shape"))?;
-            if x.len() != kernel.len() + 2 {
+            let size = operator.numbers("kernel_shape");
+            let size = size.ok_or(refused("it has no kernel_shape"))?;
+            if x.len() != size.len() + 2 {
                 return Err(refused("expected an image of the kernel's rank"));
             }
             let mut out = x[..2].to_vec();
-            out.extend(
-                window(operator, &x[2..], kernel).ok_or(refused("the window does not fit"))?,
-            );
+            out.extend(window(operator, &x[2..], size).ok_or(refused("the window does not fit"))?);
             one(out)
         }
         "GlobalAveragePool" | "GlobalMaxPool" => {
@@ -121,7 +119,7 @@ pub(super) fn infer(
                 out = broadcast(&out, &input.shape).ok_or(refused("they do not broadcast"))?;
             }
             let data = arithmetic(&operator.kind, inputs);
-            Ok(vec![of(out, data)])
+            Ok(vec![output(out, data)])
         }
         "Concat" => {
             let mut out = shape(0)?.clone();
@@ -134,7 +132,7 @@ pub(super) fn infer(
             let parts: Option<Vec<&Vec<i64>>> =
                 inputs.iter().map(|input| input.data.as_ref()).collect();
             let data = parts.filter(|_| out.len() == 1);
-            Ok(vec![of(
+            Ok(vec![output(
                 out,
                 data.map(|parts| parts.into_iter().flatten().copied().collect()),
             )])
@@ -200,7 +198,7 @@ pub(super) fn infer(
                     (0..rank).map(size).collect()
                 }
             };
-            Ok(vec![of(out, x.data.clone())])
+            Ok(vec![output(out, x.data.clone())])
         }
         "Gather" => {
             let (x, at) = (input(0)?, input(1)?);
@@ -215,7 +213,7 @@ pub(super) fn infer(
                 data.get(at as usize).copied()
             };
             let picked = at.data.as_ref().filter(|_| x.shape.len() == 1);
-            Ok(vec![of(
+            Ok(vec![output(
                 out,
                 picked.and_then(|at| at.iter().map(pick).collect()),
             )])
@@ -248,7 +246,7 @@ pub(super) fn infer(
                     part.take(out[axis] as usize).collect()
                 });
             }
-            Ok(vec![of(out, data)])
+            Ok(vec![output(out, data)])
         }
         "Split" => {
             let x = shape(0)?;
@@ -262,7 +260,7 @@ pub(super) fn infer(
             let part = |size: i64| {
                 let mut out = x.clone();
                 out[axis] = size;
-                of(out, None)
+                output(out, None)
             };
             Ok(sizes.into_iter().map(part).collect())
         }
@@ -331,7 +329,7 @@ pub(super) fn infer(
         | "Reciprocal"
         | "Not" => {
             let x = input(0)?;
-            let same = of(x.shape.clone(), x.data.clone());
+            let same = output(x.shape.clone(), x.data.clone());
             let is_constant = x.is_constant;
             Ok(operator
                 .writes
@@ -353,9 +351,9 @@ pub(super) fn infer(
 pub(super) fn window_axes(
     operator: &Operator,
     image: &[i64],
-    kernel: &[i64],
+    size: &[i64],
 ) -> Option<Vec<[i64; 5]>> {
-    let rank = kernel.len();
+    let rank = size.len();
     let list = |name: &str, default: i64| match operator.numbers(name) {
         Some(numbers) if numbers.len() == rank => numbers.to_vec(),
         _ => vec![default; rank],
@@ -368,7 +366,7 @@ pub(super) fn window_axes(
     let is_same = auto.starts_with(&b"SAME".map(i64::from));
     let is_upper = auto.ends_with(&b"UPPER".map(i64::from));
     let one = |at: usize| {
-        let spans = dilations[at] * (kernel[at] - 1) + 1;
+        let spans = dilations[at] * (size[at] - 1) + 1;
         let (before, after) = if is_same {
             let outputs = (image[at] + strides[at] - 1).checked_div(strides[at])?;
             let sum = ((outputs - 1) * strides[at] + spans - image[at]).max(0);
@@ -380,19 +378,19 @@ pub(super) fn window_axes(
         } else {
             pads.map_or((0, 0), |pads| (pads[at], pads[at + rank]))
         };
-        let positive = kernel[at] > 0 && strides[at] > 0 && dilations[at] > 0;
-        let axis = [kernel[at], strides[at], before, after, dilations[at]];
+        let positive = size[at] > 0 && strides[at] > 0 && dilations[at] > 0;
+        let axis = [size[at], strides[at], before, after, dilations[at]];
         (positive && before >= 0 && after >= 0).then_some(axis)
     };
     (0..rank).map(one).collect()
 }
 
 /// The sizes of the output of a window.
-fn window(operator: &Operator, image: &[i64], kernel: &[i64]) -> Option<Vec<i64>> {
+fn window(operator: &Operator, image: &[i64], size: &[i64]) -> Option<Vec<i64>> {
     let rounds_up = operator.number("ceil_mode", 0) != 0;
-    let axes = window_axes(operator, image, kernel)?;
-    let one = |([kernel, stride, before, after, dilation], n): ([i64; 5], &i64)| {
-        let left = n + before + after - dilation * (kernel - 1) - 1;
+    let axes = window_axes(operator, image, size)?;
+    let one = |([size, stride, before, after, dilation], n): ([i64; 5], &i64)| {
+        let left = n + before + after - dilation * (size - 1) - 1;
         let up = if rounds_up { stride - 1 } else { 0 };
         (left >= 0).then(|| (left + up) / stride + 1)
     };

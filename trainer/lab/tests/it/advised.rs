@@ -78,8 +78,10 @@ impl Random {
         workload.memory = None;
         // Between the powers of the lowest and the highest mode.
         let power = |knobs| {
-            let clocks = Clocks::of(&board, knobs);
-            Steady::of(&board, &unit, &workload, &clocks).watts.total()
+            let clocks = Clocks::from_knobs(&board, knobs);
+            Steady::compute(&board, &unit, &workload, &clocks)
+                .watts
+                .total()
         };
         let lowest = power(board.axes().map(|axis| axis[0]));
         let highest = power(board.maxn());
@@ -155,8 +157,8 @@ impl Random {
             storage: None,
         };
         let workload = feeding.apply(&self.workload, &self.board).expect("it fits");
-        let clocks = Clocks::of(&self.board, choice.knobs);
-        let steady = Steady::of(&self.board, &self.unit, &workload, &clocks);
+        let clocks = Clocks::from_knobs(&self.board, choice.knobs);
+        let steady = Steady::compute(&self.board, &self.unit, &workload, &clocks);
         let item = steady.step.period / f64::from(feeding.minibatch);
         [item, steady.watts.total()]
     }

@@ -20,7 +20,9 @@ fn xavier() -> Board {
 fn network(folder: &Path, name: &str) {
     let board = xavier();
     let workload = Workload::named(name).expect("shipped");
-    let modes = Modes::Characterizing.of(&board, 0).expect("of this board");
+    let modes = Modes::Characterizing
+        .select(&board, 0)
+        .expect("of this board");
     let profiles = Profiler::new(&board, Unit::NOMINAL, &workload, 0).profile_all(&modes);
     write(
         folder,
@@ -50,16 +52,16 @@ fn four_modes_predict_the_epochs_of_known_and_new_networks() {
     let new = new.json();
     assert_eq!(new["modes"], found["modes"]);
     scores.extend(new["scores"].as_array().expect("a list").iter().cloned());
-    let of = |key: &str| -> Vec<f64> {
+    let column = |key: &str| -> Vec<f64> {
         let values = scores.iter().map(|score| score[key].as_f64());
         values.map(|value| value.expect("a number")).collect()
     };
     assert_eq!(scores.len(), 4);
     assert_eq!(scores[3]["is_new"], true);
-    let mean = |key| of(key).iter().sum::<f64>() / 4.0;
-    assert!(of("linear_time").iter().all(|error| *error <= 12.0));
+    let mean = |key| column(key).iter().sum::<f64>() / 4.0;
+    assert!(column("linear_time").iter().all(|error| *error <= 12.0));
     assert!(mean("ours_time") <= mean("linear_time") / 2.0);
-    assert!(of("ours_energy").iter().all(|error| *error <= 8.0));
+    assert!(column("ours_energy").iter().all(|error| *error <= 8.0));
 }
 
 #[test]
@@ -106,17 +108,17 @@ fn stored_modes_are_checked() {
 fn a_log_of_the_power_is_checked() {
     let folder = folder();
     let path = folder.path();
-    let of = |contents: &str| {
+    let energy = |contents: &str| {
         write(path, "power.csv", contents);
         let run = run(path, "characterize energy power.csv");
         (run.code, run.stdout + &run.stderr)
     };
     let good = "seconds,watts\n0,9\n1,10\n2,20\n";
     assert_eq!(
-        of(good),
+        energy(good),
         (0, "30.0 J in 2.0 s, 15.00 W on average\n".into())
     );
-    let (code, gap) = of("seconds,watts\n0,9\n1,10\n2,20\n60,5\n61,10\n");
+    let (code, gap) = energy("seconds,watts\n0,9\n1,10\n2,20\n60,5\n61,10\n");
     assert_eq!(code, 0);
     assert_eq!(
         gap,
@@ -142,7 +144,7 @@ fn a_log_of_the_power_is_checked() {
         ),
     ] {
         let expected = format!("error: power.csv: {message}\n");
-        assert_eq!(of(contents), (3, expected));
+        assert_eq!(energy(contents), (3, expected));
     }
 }
 
@@ -150,7 +152,9 @@ fn a_log_of_the_power_is_checked() {
 fn fed(unit: Unit) -> String {
     let board = xavier();
     let workload = Workload::named("mobilenetv3").expect("shipped");
-    let modes = Modes::Characterizing.of(&board, 0).expect("of this board");
+    let modes = Modes::Characterizing
+        .select(&board, 0)
+        .expect("of this board");
     let mut runs = Vec::new();
     for minibatch in [16, 32] {
         for workers in [0, 4] {
@@ -184,12 +188,12 @@ fn a_report_answers_each_question_of_which_the_rows_differ_in_one_factor() {
     assert_eq!(report["unanswered"], Value::Array(Vec::new()));
     let answers = report["answers"].as_array().expect("a list");
     let times = |question: &str| -> Vec<f64> {
-        let of = |answer: &&Value| {
+        let is_asked = |answer: &&Value| {
             answer["question"]
                 .as_str()
                 .is_some_and(|it| it.starts_with(question))
         };
-        let answer = answers.iter().find(of).expect(question);
+        let answer = answers.iter().find(is_asked).expect(question);
         let steps = answer["steps"].as_array().expect("a list");
         for step in steps {
             let parts = ["fetch_pct", "rest_pct", "compute_pct"].map(|part| step[part].as_f64());

@@ -110,11 +110,11 @@ fn the_matrix_has_a_cell_for_each_reference_and_none() {
     let arguments = "matrix corpus.csv other.csv --modes 10 --runs 1";
     let json = run(folder.path(), &format!("{arguments} --json")).json();
     let cells = json["cells"].as_array().expect("cells");
-    let of = |cell: &Value| {
+    let fields = |cell: &Value| {
         [&cell["corpus"], &cell["reference"], &cell["target"]]
             .map(|value| value.as_str().unwrap_or("none").to_owned())
     };
-    let cells: Vec<[String; 3]> = cells.iter().map(of).collect();
+    let cells: Vec<[String; 3]> = cells.iter().map(fields).collect();
     let mut expected = Vec::new();
     for [corpus, other] in [["corpus.csv", "other.csv"], ["other.csv", "corpus.csv"]] {
         for reference in ["none", other] {

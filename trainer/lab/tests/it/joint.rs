@@ -15,7 +15,7 @@ use crate::sized::Sized;
 fn a_size_between_profiled_ones_is_predicted_nearly_as_well() {
     let folder = folder();
     for name in ["mobilenetv3", "resnet18"] {
-        let sized = Sized::of("orin-agx-64", name);
+        let sized = Sized::new("orin-agx-64", name);
         let mut modes = sized.board.all_modes();
         modes.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
         modes.truncate(40);
@@ -54,7 +54,8 @@ fn a_size_between_profiled_ones_is_predicted_nearly_as_well() {
             all.sum::<f64>() / sizes.len() as f64
         };
         for (at, target) in ["time", "power"].into_iter().enumerate() {
-            let [profiled, between] = [&[8, 32, 64][..], &[12, 24, 48]].map(|of| mean(of, at));
+            let [profiled, between] =
+                [&[8, 32, 64][..], &[12, 24, 48]].map(|sizes| mean(sizes, at));
             println!(
                 "{name}, {target}: profiled {profiled:.2} %, between {between:.2} %, simulated"
             );

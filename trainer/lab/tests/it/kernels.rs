@@ -23,8 +23,8 @@ pub fn simulated(folder: &Path, name: &str, units: u32, rows: u64, seed: u64) {
     corpus.write(&mut file).expect("written");
 }
 
-fn number(of: &Value) -> f64 {
-    of.as_f64().expect("a number")
+fn number(value: &Value) -> f64 {
+    value.as_f64().expect("a number")
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn units_that_nobody_trained_on_are_predicted() {
     assert_eq!(run(folder.path(), arguments).json(), json);
     let forust = run(folder.path(), &format!("{arguments} --learner forust")).json();
     assert_eq!(forust["learner"], "forust");
-    let mean = |of: &Value| {
-        let results = of["results"].as_array().expect("results");
+    let mean = |report: &Value| {
+        let results = report["results"].as_array().expect("results");
         results
             .iter()
             .map(|result| number(&result["mape"]))

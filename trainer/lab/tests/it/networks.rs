@@ -35,28 +35,28 @@ fn calls(bytes: &[u8], engine: Engine) -> Vec<(String, &'static str, u64)> {
 
 #[test]
 fn operators_become_the_calls_of_an_engine() {
-    let of = |text: &str, kernel, outputs| (text.to_owned(), kernel, outputs);
+    let call = |text: &str, kernel, outputs| (text.to_owned(), kernel, outputs);
     let expected = [
-        of("Conv", "conv2d", 64 * 32 * 32),
-        of("BatchNormalization", "batch_norm2d", 64 * 32 * 32),
-        of("Relu", "relu", 64 * 32 * 32),
-        of("MaxPool", "max_pool2d", 64 * 16 * 16),
-        of("Conv", "conv2d", 64 * 16 * 16),
-        of("Add", "add", 64 * 16 * 16),
-        of("Relu", "relu", 64 * 16 * 16),
-        of("Concat", "cat", 128 * 16 * 16),
-        of("GlobalAveragePool", "adaptive_avg_pool2d", 128),
-        of("Gemm", "mat_mul", 1_000),
-        of("Softmax", "batch_norm2d", 1_000),
+        call("Conv", "conv2d", 64 * 32 * 32),
+        call("BatchNormalization", "batch_norm2d", 64 * 32 * 32),
+        call("Relu", "relu", 64 * 32 * 32),
+        call("MaxPool", "max_pool2d", 64 * 16 * 16),
+        call("Conv", "conv2d", 64 * 16 * 16),
+        call("Add", "add", 64 * 16 * 16),
+        call("Relu", "relu", 64 * 16 * 16),
+        call("Concat", "cat", 128 * 16 * 16),
+        call("GlobalAveragePool", "adaptive_avg_pool2d", 128),
+        call("Gemm", "mat_mul", 1_000),
+        call("Softmax", "batch_norm2d", 1_000),
     ];
     assert_eq!(calls(&small(Ok(1)), Engine::PyTorch), expected);
     let expected = [
-        of("Conv+BatchNormalization+Relu", "conv2d", 64 * 32 * 32),
-        of("MaxPool", "max_pool2d", 64 * 16 * 16),
-        of("Conv+Add+Relu", "conv2d", 64 * 16 * 16),
-        of("GlobalAveragePool", "adaptive_avg_pool2d", 128),
-        of("Gemm", "mat_mul", 1_000),
-        of("Softmax", "batch_norm2d", 1_000),
+        call("Conv+BatchNormalization+Relu", "conv2d", 64 * 32 * 32),
+        call("MaxPool", "max_pool2d", 64 * 16 * 16),
+        call("Conv+Add+Relu", "conv2d", 64 * 16 * 16),
+        call("GlobalAveragePool", "adaptive_avg_pool2d", 128),
+        call("Gemm", "mat_mul", 1_000),
+        call("Softmax", "batch_norm2d", 1_000),
     ];
     assert_eq!(calls(&small(Ok(1)), Engine::TensorRt), expected);
 }
@@ -144,8 +144,8 @@ fn kernels(folder: &Path) {
     assert_eq!(fitted.code, 0, "{}", fitted.stderr);
 }
 
-fn number(of: &Value) -> f64 {
-    of.as_f64().expect("a number")
+fn number(value: &Value) -> f64 {
+    value.as_f64().expect("a number")
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
         (&11.into(), &3_654.into())
     );
     assert_eq!(json["unknown"][0]["operator"], "Softmax");
-    let sum = |of: &str| -> f64 {
-        let parts = json["explanation"][of].as_array().expect("parts");
+    let sum = |parts_key: &str| -> f64 {
+        let parts = json["explanation"][parts_key].as_array().expect("parts");
         parts.iter().map(|part| number(&part["time_ms"])).sum()
     };
     assert!((sum("kernels") - sum("layers")).abs() < 1e-9);
@@ -222,10 +222,10 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     assert_eq!(corrected["modes_used"], 6);
     let bytes = fs::read(path.join("six.wgt")).expect("a model");
     let corrected = Predictions::of_model(&Model::parse(&bytes).expect("a model"));
-    let mean = |of: &Predictions| -> f64 {
+    let mean = |predictions: &Predictions| -> f64 {
         let errors = profiled.iter().map(|(id, power)| {
-            let of = of.power.as_ref().expect("a power");
-            (of[*id] / power - 1.0).abs()
+            let powers = predictions.power.as_ref().expect("a power");
+            (powers[*id] / power - 1.0).abs()
         });
         100.0 * errors.sum::<f64>() / profiled.len() as f64
     };

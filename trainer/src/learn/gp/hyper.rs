@@ -17,13 +17,13 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use thiserror::Error;
 
-use super::kernel::{Kernel, Pairs};
-use super::{Points, SingularKernel, Solved};
-use crate::learn::mean::{KERNEL, NOISE};
+use super::covariance::{Covariance, Pairs};
+use super::{Points, SingularCovariance, Solved};
+use crate::learn::mean::{COVARIANCE_PARAMETERS, NOISE};
 use crate::learn::priors::Prior;
 
 /// Distance of a chain's start from the maximum, in standard deviations of the prior.
-const NEAR: f64 = 1e-3;
+const START_DISTANCE: f64 = 1e-3;
 
 /// Bound of each hyperparameter, in standard deviations from its prior mean.
 const REACH: f64 = 5.0;
@@ -90,7 +90,7 @@ pub struct Map {
 
 /// Maximises the posterior for some points. With `free_noise` each point has its own noise factor,
 /// otherwise all factors are one.
-pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, SingularKernel> {
+pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, SingularCovariance> {
     let posterior = Posterior::new(points, prior, None);
     let free = if free_noise { points.len() } else { 0 };
     let centre = vec![0.0; prior.len() + free];
@@ -107,7 +107,7 @@ pub fn map(points: &Points, prior: &Prior, free_noise: bool) -> Result<Map, Sing
             best = Some((cost, at));
         }
     }
-    let (cost, mut at) = best.ok_or(SingularKernel)?;
+    let (cost, mut at) = best.ok_or(SingularCovariance)?;
     let eta = at.split_off(prior.len());
     Ok(Map {
         at,
@@ -137,14 +137,14 @@ pub fn map_near(points: &Points, prior: &Prior, near: &Map, free_noise: bool) ->
 
 /// The factor e^η that maximises N(residual; 0, others + variance·e^η)·N(η; 0, 1), by golden-section search.
 pub fn likeliest_noise(residual: f64, others: f64, variance: f64) -> f64 {
-    const STEPS: usize = 40;
+    const SEARCH_STEPS: usize = 40;
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let cost = |eta: f64| {
         let variance = others + variance * eta.exp();
         0.5 * (variance.ln() + residual.powi(2) / variance + eta.powi(2))
     };
     let (mut low, mut high) = (-REACH, REACH);
-    for _ in 0..STEPS {
+    for _ in 0..SEARCH_STEPS {
         let inner = GOLDEN * (high - low);
         match cost(high - inner) < cost(low + inner) {
             true => high = low + inner,
@@ -162,7 +162,7 @@ pub fn samples(
     start: &Map,
     lengths: Chain,
     random: &mut ChaCha8Rng,
-) -> Result<Vec<Vec<f64>>, SingularKernel> {
+) -> Result<Vec<Vec<f64>>, SingularCovariance> {
     let posterior = Posterior::new(points, prior, Some(&start.noise));
     let mut settings = DiagNutsSettings {
         num_tune: lengths.tune,
@@ -173,11 +173,11 @@ pub fn samples(
     // The scales of the prior are a better start than those of one gradient.
     let scales = &mut settings.adapt_options.mass_matrix_options;
     scales.use_grad_based_estimate = false;
-    let failed = |_| SingularKernel;
+    let failed = |_| SingularCovariance;
     // The sampler refuses a gradient with a zero, which it may be at the maximum.
     let mut moved = |x: &f64| {
         let away: f64 = StandardNormal.sample(random);
-        (x + NEAR * away).clamp(-REACH, REACH)
+        (x + START_DISTANCE * away).clamp(-REACH, REACH)
     };
     let near: Vec<f64> = start.at.iter().map(&mut moved).collect();
     let mut chain = settings
@@ -265,7 +265,7 @@ impl<'a> Posterior<'a> {
     fn new(points: &'a Points, prior: &'a Prior, noise: Option<&'a [f64]>) -> Self {
         Self {
             points,
-            pairs: Pairs::of(points.mean, &points.places),
+            pairs: Pairs::from_places(points.mean, &points.places),
             prior,
             noise,
             last: RefCell::new(None),
@@ -316,15 +316,15 @@ impl<'a> Posterior<'a> {
         let theta = unwhitened(self.prior, x);
         let noise = self.noise(eta);
         let in_reach = at.iter().all(|x| x.abs() <= REACH);
-        let (kernel, pairs) = (Kernel::new(self.points.mean, &theta), &self.pairs);
-        let materns = kernel.materns(pairs);
+        let (covariance, pairs) = (Covariance::new(self.points.mean, &theta), &self.pairs);
+        let materns = covariance.materns(pairs);
         let mut by_mean = Vec::new();
         let solve = || {
             let residuals = self
                 .points
                 .residuals(&theta, |by| by_mean.extend_from_slice(by));
-            let covariances = kernel.of_pairs(pairs, &materns);
-            Solved::new(covariances, kernel.noise, &noise, &residuals).ok()
+            let covariances = covariance.of_pairs(pairs, &materns);
+            Solved::new(covariances, covariance.noise, &noise, &residuals).ok()
         };
         let Some(solved) = in_reach.then(solve).flatten() else {
             // Infeasible: the gradient of the prior leads back.
@@ -342,18 +342,18 @@ impl<'a> Posterior<'a> {
             let diagonal = shares.len();
             shares.extend(column.map(|(inverse, other)| inverse - weight * other));
             shares[diagonal] *= 0.5;
-            let by_own_noise = shares[diagonal] * kernel.noise * noise[j];
+            let by_own_noise = shares[diagonal] * covariance.noise * noise[j];
             by_noise += 2.0 * by_own_noise;
             if let Some(slot) = gradient.get_mut(theta.len() + j) {
                 *slot += by_own_noise;
             }
         }
         let mut by_theta = vec![0.0; theta.len()];
-        by_theta[..NOISE].copy_from_slice(&kernel.gradient(pairs, &materns, &shares));
+        by_theta[..NOISE].copy_from_slice(&covariance.gradient(pairs, &materns, &shares));
         by_theta[NOISE] = by_noise;
-        let means = by_mean.chunks_exact((theta.len() - KERNEL).max(1));
+        let means = by_mean.chunks_exact((theta.len() - COVARIANCE_PARAMETERS).max(1));
         for (by_mean, weight) in means.zip(weights) {
-            for (slot, by_mean) in by_theta[KERNEL..].iter_mut().zip(by_mean) {
+            for (slot, by_mean) in by_theta[COVARIANCE_PARAMETERS..].iter_mut().zip(by_mean) {
                 *slot -= weight * by_mean / self.points.standard.sd;
             }
         }

@@ -1,6 +1,6 @@
 //! A Gaussian process with a mean function whose coefficients are unknown.
 //!
-//! The kernel has a smooth, a linear and a stepped part (`kernel.rs`; Rasmussen and Williams, *Gaussian
+//! The covariance has a smooth, a linear and a stepped part (`covariance.rs`; Rasmussen and Williams, *Gaussian
 //! Processes for Machine Learning*, 2006, equations 4.17 and 5.1). Point i has noise s²·e^ηᵢ with
 //! ηᵢ ~ N(0, 1), so that a disturbed measurement may be noisier than the others. All hyperparameters θ have
 //! normal priors.
@@ -9,8 +9,8 @@
 //! `SAMPLED` points has samples of θ, all with the estimated η; a process of more points has the estimated θ alone.
 //! The first [`DECIDING`] points decide on θ. The estimate of η and the predictions use all points.
 
+mod covariance;
 mod hyper;
-mod kernel;
 
 use std::f64::consts::TAU;
 
@@ -22,9 +22,9 @@ use rayon::prelude::*;
 use statrs::function::erf::erfc;
 use thiserror::Error;
 
+use self::covariance::Covariance;
 use self::hyper::{Chain, Map};
-use self::kernel::Kernel;
-use crate::learn::mean::{KERNEL, Mean, Place};
+use crate::learn::mean::{COVARIANCE_PARAMETERS, Mean, Place};
 use crate::learn::priors::{Prior, Spec};
 use crate::learn::standard::Standard;
 
@@ -36,13 +36,13 @@ const SAMPLED: usize = 99;
 /// Maximum number of points from which hyperparameters are estimated.
 pub const DECIDING: usize = 200;
 
-/// Variance added to the diagonal: keeps the kernel matrix positive definite if points coincide.
+/// Variance added to the diagonal: keeps the covariance matrix positive definite if points coincide.
 const JITTER: f64 = 1e-7;
 
-/// No hyperparameters gave a positive definite kernel matrix.
+/// No hyperparameters gave a positive definite covariance matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the Gaussian process has a singular kernel on these modes")]
-pub struct SingularKernel;
+pub struct SingularCovariance;
 
 /// Training points.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ struct Points {
 
 /// The points under given hyperparameters.
 struct Solved {
-    /// Cholesky factor of the kernel matrix.
+    /// Cholesky factor of the covariance matrix.
     factor: Llt<f64>,
     /// K⁻¹·(targets − mean).
     weights: Vec<f64>,
@@ -66,7 +66,12 @@ struct Solved {
 
 impl Points {
     fn new(mean: Mean, places: &[Place], targets: &[f64]) -> Self {
-        Self::with(mean, places, targets, Standard::of(targets.iter().copied()))
+        Self::with(
+            mean,
+            places,
+            targets,
+            Standard::from_values(targets.iter().copied()),
+        )
     }
 
     fn with(mean: Mean, places: &[Place], targets: &[f64], standard: Standard) -> Self {
@@ -90,26 +95,26 @@ impl Points {
         few
     }
 
-    fn solve(&self, theta: &[f64], noise: &[f64]) -> Result<Solved, SingularKernel> {
-        let kernel = Kernel::new(self.mean, theta);
+    fn solve(&self, theta: &[f64], noise: &[f64]) -> Result<Solved, SingularCovariance> {
+        let covariance = Covariance::new(self.mean, theta);
         let columns = self.places.iter().enumerate();
         let covariances = columns.flat_map(|(j, y)| {
             let rest = self.places[j..].iter();
-            rest.map(move |x| kernel.value(x, y))
+            rest.map(move |x| covariance.value(x, y))
         });
         let residuals = self.residuals(theta, |_| {});
-        Solved::new(covariances, kernel.noise, noise, &residuals)
+        Solved::new(covariances, covariance.noise, noise, &residuals)
     }
 
     /// Finds the noise factor e^η of each point under given hyperparameters, starting from those in `noise`.
     /// Each round takes, for each point, the η with the largest posterior while all others stay. That posterior
     /// is the density that the other points give to the point's target (Rasmussen and Williams, equation 5.12),
     /// times the prior of η.
-    fn find_noise(&self, theta: &[f64], noise: &mut [f64]) -> Result<(), SingularKernel> {
-        const ROUNDS: usize = 3;
-        for _ in 0..ROUNDS {
+    fn find_noise(&self, theta: &[f64], noise: &mut [f64]) -> Result<(), SingularCovariance> {
+        const NOISE_ROUNDS: usize = 3;
+        for _ in 0..NOISE_ROUNDS {
             let solved = self.solve(theta, noise)?;
-            let variance = Kernel::new(self.mean, theta).noise;
+            let variance = Covariance::new(self.mean, theta).noise;
             let inverse = solved.factor.inverse();
             for (i, (noise, weight)) in noise.iter_mut().zip(&solved.weights).enumerate() {
                 let of_others = inverse[(i, i)].recip();
@@ -123,7 +128,7 @@ impl Points {
 
     /// Targets − mean. Shows `seen` the derivatives of each mean by its hyperparameters.
     fn residuals(&self, theta: &[f64], mut seen: impl FnMut(&[f64])) -> Vec<f64> {
-        let mut gradient = vec![0.0; theta.len() - KERNEL];
+        let mut gradient = vec![0.0; theta.len() - COVARIANCE_PARAMETERS];
         let pairs = self.places.iter().zip(&self.targets);
         let residual = |(place, y): (&Place, &f64)| {
             let mean = self.mean.value(place, theta, &mut gradient);
@@ -141,7 +146,7 @@ impl Solved {
         variance: f64,
         noise: &[f64],
         residuals: &[f64],
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let n = residuals.len();
         let mut matrix = Mat::zeros(n, n);
         for (j, noise) in noise.iter().enumerate() {
@@ -149,7 +154,7 @@ impl Solved {
             column.fill_with(|| covariances.next().expect("one for each pair"));
             column[0] += variance * noise + JITTER;
         }
-        let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularKernel)?;
+        let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularCovariance)?;
         drop(matrix);
         let solution = factor.solve(Mat::from_fn(n, 1, |i, _| residuals[i]));
         let weights = solution.col_as_slice(0).to_vec();
@@ -158,7 +163,7 @@ impl Solved {
         let fit: f64 = residuals.iter().zip(&weights).map(|(r, w)| r * w).sum();
         let log_likelihood = -0.5 * fit - half_log_determinant;
         if !log_likelihood.is_finite() {
-            return Err(SingularKernel);
+            return Err(SingularCovariance);
         }
         Ok(Self {
             factor,
@@ -183,7 +188,7 @@ struct Sample {
     /// Its share in the mixture; the shares of all samples sum to one.
     share: f64,
     theta: Vec<f64>,
-    kernel: Kernel,
+    covariance: Covariance,
     factor: Llt<f64>,
     weights: Vec<f64>,
 }
@@ -218,7 +223,7 @@ impl Process {
         places: &[Place],
         targets: &[f64],
         random: &mut ChaCha8Rng,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let points = Points::new(spec.mean, places, targets);
         if points.len() <= SAMPLED {
             let lengths = Chain::whole(points.len());
@@ -238,7 +243,7 @@ impl Process {
         spec: &Spec,
         lengths: Chain,
         random: &mut ChaCha8Rng,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let map = hyper::map(&points, &spec.prior, true)?;
         let thetas = hyper::samples(&points, &spec.prior, &map, lengths, random)?;
         Self::with_thetas(points, thetas, &spec.prior, map)
@@ -253,9 +258,9 @@ impl Process {
         places: &[Place],
         targets: &[f64],
         random: &mut ChaCha8Rng,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let centre: Vec<f64> = spec.prior.iter().map(|[mean, _]| *mean).collect();
-        let mut gradient = vec![0.0; centre.len() - KERNEL];
+        let mut gradient = vec![0.0; centre.len() - COVARIANCE_PARAMETERS];
         let mut above = |(place, target): (&Place, &f64)| {
             target - spec.mean.value(place, &centre, &mut gradient)
         };
@@ -270,7 +275,11 @@ impl Process {
     }
 
     /// Uses the MAP estimate of the hyperparameters, with the same noise in all points.
-    pub fn fit_map(spec: &Spec, places: &[Place], targets: &[f64]) -> Result<Self, SingularKernel> {
+    pub fn fit_map(
+        spec: &Spec,
+        places: &[Place],
+        targets: &[f64],
+    ) -> Result<Self, SingularCovariance> {
         let points = Points::new(spec.mean, places, targets);
         let mut map = hyper::map(&points.first(DECIDING), &spec.prior, false)?;
         map.noise = vec![1.0; points.len()];
@@ -280,7 +289,7 @@ impl Process {
 
     /// A process before any measurement, with hyperparameters at their prior means. Its
     /// variances are those after measuring at `places`.
-    pub fn unmeasured(spec: &Spec, places: &[Place]) -> Result<Self, SingularKernel> {
+    pub fn unmeasured(spec: &Spec, places: &[Place]) -> Result<Self, SingularCovariance> {
         let points = Points::new(spec.mean, places, &vec![0.0; places.len()]);
         let map = Map {
             at: vec![0.0; spec.prior.len()],
@@ -299,7 +308,7 @@ impl Process {
         forgotten: impl Fn(usize) -> bool,
         places: Option<&[Place]>,
         random: &mut ChaCha8Rng,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let kept: Vec<usize> = (0..self.points.len())
             .filter(|at| !forgotten(*at))
             .collect();
@@ -334,7 +343,7 @@ impl Process {
         thetas: Vec<Vec<f64>>,
         prior: &Prior,
         map: Map,
-    ) -> Result<Self, SingularKernel> {
+    ) -> Result<Self, SingularCovariance> {
         let mut process = Self {
             prior: prior.clone(),
             points,
@@ -345,15 +354,15 @@ impl Process {
         Ok(process)
     }
 
-    fn condition(&mut self, thetas: Vec<Vec<f64>>) -> Result<(), SingularKernel> {
+    fn condition(&mut self, thetas: Vec<Vec<f64>>) -> Result<(), SingularCovariance> {
         let share = 1.0 / thetas.len() as f64;
-        let samples: Result<Vec<Sample>, SingularKernel> = thetas
+        let samples: Result<Vec<Sample>, SingularCovariance> = thetas
             .into_iter()
             .map(|theta| {
                 let solved = self.points.solve(&theta, &self.map.noise)?;
                 Ok(Sample {
                     share,
-                    kernel: Kernel::new(self.points.mean, &theta),
+                    covariance: Covariance::new(self.points.mean, &theta),
                     theta,
                     factor: solved.factor,
                     weights: solved.weights,
@@ -397,32 +406,32 @@ impl Process {
     /// The values of the mean function at the maximum of the posterior.
     pub fn mean_function(&self, places: &[Place]) -> Vec<f64> {
         let theta = self.map();
-        let mut gradient = vec![0.0; theta.len() - KERNEL];
+        let mut gradient = vec![0.0; theta.len() - COVARIANCE_PARAMETERS];
         let mut value = |at: &Place| self.points.mean.value(at, &theta, &mut gradient);
         places.iter().map(&mut value).collect()
     }
 
     /// Predicted means by sample and place, in the unit of the targets.
     pub fn means(&self, places: &[Place]) -> Vec<Vec<f64>> {
-        let of = |sample: &Sample| -> Vec<f64> {
-            let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
+        let means = |sample: &Sample| -> Vec<f64> {
+            let mut gradient = vec![0.0; sample.theta.len() - COVARIANCE_PARAMETERS];
             let mut one = |at: &Place| {
                 let pairs = self.points.places.iter().zip(&sample.weights);
-                let sum: f64 = pairs.map(|(x, w)| w * sample.kernel.value(at, x)).sum();
+                let sum: f64 = pairs.map(|(x, w)| w * sample.covariance.value(at, x)).sum();
                 let mean = self.points.mean.value(at, &sample.theta, &mut gradient);
                 self.points.standard.mean + mean + self.points.standard.sd * sum
             };
             places.iter().map(&mut one).collect()
         };
-        self.samples.par_iter().map(of).collect()
+        self.samples.par_iter().map(means).collect()
     }
 
     /// Predictive distributions of a measurement, noise included, by sample and place.
     pub fn predictions(&self, places: &[Place]) -> Vec<Vec<Normal>> {
         let Standard { mean: level, sd } = self.points.standard;
-        let of = |sample: &Sample| -> Vec<Normal> {
+        let predictions = |sample: &Sample| -> Vec<Normal> {
             let mut columns = self.columns(sample, places);
-            let mut gradient = vec![0.0; sample.theta.len() - KERNEL];
+            let mut gradient = vec![0.0; sample.theta.len() - COVARIANCE_PARAMETERS];
             let mut mean = |(at, place): (usize, &Place)| {
                 let pairs = columns.col_as_slice(at).iter().zip(&sample.weights);
                 let sum: f64 = pairs.map(|(k, w)| w * k).sum();
@@ -436,15 +445,15 @@ impl Process {
             whiten(&sample.factor, &mut columns);
             let one = |(at, known): (usize, Normal)| {
                 let explained: f64 = columns.col_as_slice(at).iter().map(|v| v * v).sum();
-                let latent = (sample.kernel.variance(&places[at]) - explained).max(1e-12);
+                let latent = (sample.covariance.variance(&places[at]) - explained).max(1e-12);
                 Normal {
                     mean: known.mean,
-                    variance: known.variance + sd * sd * (latent + sample.kernel.noise),
+                    variance: known.variance + sd * sd * (latent + sample.covariance.noise),
                 }
             };
             means.into_iter().enumerate().map(one).collect()
         };
-        self.samples.par_iter().map(of).collect()
+        self.samples.par_iter().map(predictions).collect()
     }
 
     /// The mean function at a place, to the first order in the deviation of the place's log time.
@@ -460,7 +469,7 @@ impl Process {
     /// k(points, places), one column per place.
     fn columns(&self, sample: &Sample, places: &[Place]) -> Mat<f64> {
         Mat::from_fn(self.points.places.len(), places.len(), |i, j| {
-            sample.kernel.value(&self.points.places[i], &places[j])
+            sample.covariance.value(&self.points.places[i], &places[j])
         })
     }
 
@@ -472,7 +481,7 @@ impl Process {
         targets: &[f64],
         designs: &[Vec<f64>],
         sds: &[f64],
-    ) -> Result<Vec<f64>, SingularKernel> {
+    ) -> Result<Vec<f64>, SingularCovariance> {
         let (sample, standard) = (&self.samples[0], self.points.standard);
         let points = Points {
             targets: targets.iter().map(|&y| standard.apply(y)).collect(),
@@ -496,12 +505,12 @@ impl Process {
                 .map(|at| whitened[(at, i)] * residuals[at])
                 .sum::<f64>()
         });
-        let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularKernel)?;
+        let factor = Llt::new(matrix.as_ref(), Side::Lower).map_err(|_| SingularCovariance)?;
         let solved = factor.solve(right);
         Ok(solved
             .col_as_slice(0)
             .iter()
-            .map(|of| of * standard.sd)
+            .map(|effect| effect * standard.sd)
             .collect())
     }
 
@@ -509,19 +518,19 @@ impl Process {
     /// sample and point (Rasmussen and Williams, equations 5.12).
     pub fn left_out(&self) -> Vec<Vec<Normal>> {
         let Standard { mean, sd } = self.points.standard;
-        let of = |sample: &Sample| -> Vec<Normal> {
+        let left_out = |sample: &Sample| -> Vec<Normal> {
             let inverse = sample.factor.inverse();
             let one = |(i, weight): (usize, &f64)| {
-                let own_noise = sample.kernel.noise * self.map.noise[i] + JITTER;
+                let own_noise = sample.covariance.noise * self.map.noise[i] + JITTER;
                 let latent = (inverse[(i, i)].recip() - own_noise).max(1e-12);
                 Normal {
                     mean: mean + sd * (self.points.targets[i] - weight / inverse[(i, i)]),
-                    variance: sd * sd * (latent + sample.kernel.noise),
+                    variance: sd * sd * (latent + sample.covariance.noise),
                 }
             };
             sample.weights.iter().enumerate().map(one).collect()
         };
-        self.samples.iter().map(of).collect()
+        self.samples.iter().map(left_out).collect()
     }
 
     /// The training targets in their original unit.
@@ -533,7 +542,7 @@ impl Process {
     /// Conditions the process on one more measurement. The samples of the hyperparameters stay; their
     /// shares become proportional to share × predicted density of the measurement (Bayes' theorem).
     /// Also returns that density under all samples.
-    pub fn observe(&self, place: Place, target: f64) -> Result<(Self, f64), SingularKernel> {
+    pub fn observe(&self, place: Place, target: f64) -> Result<(Self, f64), SingularCovariance> {
         let predicted = self.predictions(&[place]);
         let densities = predicted.iter().map(|at| at[0].density(target));
         let joint: Vec<f64> = self.shares().zip(densities).map(|(s, d)| s * d).collect();
@@ -566,7 +575,7 @@ impl Process {
         };
         let value = |(x, of_x): (&Place, &[f64]), (y, of_y): (&Place, &[f64])| {
             let by_mean: f64 = of_x.iter().zip(of_y).map(|(a, b)| a * b).sum();
-            sample.kernel.value(x, y) + by_mean
+            sample.covariance.value(x, y) + by_mean
         };
         let points = &self.points.places;
         let [of_points, of_places, of_candidates] = [points, places, candidates].map(slopes);
@@ -576,7 +585,7 @@ impl Process {
         });
         let noise = &self.map.noise;
         let zeros = vec![0.0; points.len()];
-        let Ok(solved) = Solved::new(covariances, sample.kernel.noise, noise, &zeros) else {
+        let Ok(solved) = Solved::new(covariances, sample.covariance.noise, noise, &zeros) else {
             return vec![0.0; candidates.len()];
         };
         let whitened = |places: &[Place], of_places: &[Vec<f64>]| {
@@ -600,16 +609,16 @@ impl Process {
                 prior - shared.map(|(a, b)| a * b).sum::<f64>()
             };
             let squares: f64 = (0..places.len()).map(|at| covariance(at).powi(2)).sum();
-            scale * squares / (latent + sample.kernel.noise)
+            scale * squares / (latent + sample.covariance.noise)
         };
         (0..candidates.len()).map(one).collect()
     }
 
     /// The derivatives of the mean function by its coefficients, each in standard deviations of its prior.
     fn slopes(&self, sample: &Sample, place: &Place) -> Vec<f64> {
-        let mut slopes = vec![0.0; sample.theta.len() - KERNEL];
+        let mut slopes = vec![0.0; sample.theta.len() - COVARIANCE_PARAMETERS];
         self.points.mean.value(place, &sample.theta, &mut slopes);
-        let priors = self.prior.iter().skip(KERNEL);
+        let priors = self.prior.iter().skip(COVARIANCE_PARAMETERS);
         slopes.iter_mut().zip(priors).for_each(|(slope, [_, sd])| {
             *slope *= sd / self.points.standard.sd;
         });
@@ -699,7 +708,7 @@ mod tests {
             let errors = pairs
                 .iter()
                 .zip(&truth)
-                .map(|(of, truth)| (of.mean - truth).abs());
+                .map(|(predicted, truth)| (predicted.mean - truth).abs());
             errors.sum::<f64>() / truth.len() as f64
         };
         let mut same = process.clone();
@@ -756,7 +765,7 @@ mod tests {
     }
 
     #[test]
-    fn coinciding_points_do_not_make_the_kernel_singular() {
+    fn coinciding_points_do_not_make_the_covariance_singular() {
         let places = [points(1).0[0]; 8];
         let targets = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0];
         let spec = Priors::theory().spec(Mean::Zero);

@@ -110,7 +110,7 @@ pub struct Script {
 }
 
 impl Script {
-    pub fn of(case: &Case, seed: u64) -> Self {
+    pub fn from_case(case: &Case, seed: u64) -> Self {
         let mut script = Self {
             seed,
             drawn: 5_000,

@@ -15,8 +15,8 @@ const ARRIVAL_INTERVAL: usize = 10;
 /// The daemon waits so many ms at most for clocks to follow.
 const LONGEST_ARRIVAL: usize = 150;
 
-/// Interval of looks in ms for each rail that is read.
-const LOOK_PER_RAIL: u64 = 15;
+/// Interval of steps in ms for each rail that is read.
+const INTERVAL_PER_RAIL: u64 = 15;
 
 /// The daemon looks at least once in this time in ms, even if its clock stepped back.
 const LONGEST_WAIT: u64 = 1_000;
@@ -105,7 +105,7 @@ impl Sensor {
             let steps = (share * self.power * self.gain / step).round();
             watts[*chip] += steps * step * self.read;
         }
-        Sample::of(watts.map(|watts| Milliwatts((1e3 * watts).ceil() as u32)))
+        Sample::from_chips(watts.map(|watts| Milliwatts((1e3 * watts).ceil() as u32)))
     }
 
     /// The same, while one chip stands still.
@@ -121,7 +121,7 @@ struct Daemon<'a> {
     board: Board<'a>,
     sensor: Sensor,
     governor: Governor<POINTS>,
-    /// When the next look is due.
+    /// When the next step is due.
     next: usize,
     /// The mode that was commanded last and whose clocks may not have followed, and when.
     arriving: Option<(usize, usize)>,
@@ -131,7 +131,7 @@ struct Daemon<'a> {
     steps: f64,
     /// The second up to which over-current events were read.
     events_read: usize,
-    has_looked: bool,
+    has_stepped: bool,
     logs: bool,
 }
 
@@ -140,7 +140,7 @@ pub fn run(scenario: &Scenario, time_constant: u64, logs: bool) -> Account {
     let sensor = Sensor::new(scenario.seed, time_constant, scenario.case.fault);
     let settings = Settings {
         chips: sensor.chips(time_constant),
-        look: Milliseconds(LOOK_PER_RAIL * sensor.rails.len() as u64),
+        sample_interval: Milliseconds(INTERVAL_PER_RAIL * sensor.rails.len() as u64),
         ..Settings::default()
     };
     let limit = limit(scenario.told_w(0));
@@ -155,7 +155,7 @@ pub fn run(scenario: &Scenario, time_constant: u64, logs: bool) -> Account {
         gpu: 0.0,
         steps: 0.0,
         events_read: 0,
-        has_looked: false,
+        has_stepped: false,
         logs,
     };
     while !daemon.board.is_over() {
@@ -165,7 +165,7 @@ pub fn run(scenario: &Scenario, time_constant: u64, logs: bool) -> Account {
 }
 
 fn limit(watts: f64) -> Limit {
-    Limit::of(Milliwatts((1e3 * watts) as u32))
+    Limit::from_power(Milliwatts((1e3 * watts) as u32))
 }
 
 impl Daemon<'_> {
@@ -194,7 +194,7 @@ impl Daemon<'_> {
             self.next = if is_writing { self.next } else { now };
         }
         if now >= self.next {
-            self.look();
+            self.step();
         }
     }
 
@@ -218,7 +218,7 @@ impl Daemon<'_> {
         true
     }
 
-    fn look(&mut self) {
+    fn step(&mut self) {
         let has_arrived = self.arrives();
         if has_arrived && self.is_disturbed() {
             self.confirmed = None;
@@ -296,7 +296,7 @@ impl Daemon<'_> {
 
     fn sample(&mut self) -> Option<Sample> {
         let (seed, now) = (self.board.scenario.seed, self.board.now);
-        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        let is_first = !std::mem::replace(&mut self.has_stepped, true);
         match self.fault() {
             Fault::FailedReads if random(seed, 6 << 32 | now as u64) < 0.2 => None,
             Fault::FirstZero if is_first => Some(Sample::one(Milliwatts(0))),

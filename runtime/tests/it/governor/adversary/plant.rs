@@ -48,7 +48,7 @@ pub static FRONT: LazyLock<(Front<POINTS>, Vec<u32>)> = LazyLock::new(|| {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let file = std::fs::read(here.join("tests/models/orin-agx-64-resnet18.wgt")).expect("a model");
     let model = Model::parse(&file).expect("a valid model");
-    let mut front = Front::of(&model, &model.profiled(), Confidence::P95);
+    let mut front = Front::from_model(&model, &model.profiled(), Confidence::P95);
     let slow = front.times().first().map_or(1, |first| first.0);
     let time = Microseconds(slow + slow / 4);
     front.put_least(Least::Other, Milliwatts(9_000), time);
@@ -96,7 +96,7 @@ pub struct Scenario {
 
 impl Scenario {
     pub fn new(case: &'static Case, limit_w: u32, seed: u64) -> Self {
-        let script = Script::of(case, seed);
+        let script = Script::from_case(case, seed);
         let ripple = between(seed, 1, 0.01, 0.02);
         let idle = between(seed, 8, STATIC[0], STATIC[1]);
         let part = |(ms, level): (usize, &f32)| {

@@ -15,7 +15,7 @@ use crate::recorded::RecordedTree;
 pub fn hold(course: &Course, files: &mut RecordedTree) -> io::Result<u32> {
     let bytes = std::fs::read(&course.model)?;
     let model = Model::parse(&bytes).map_err(|why| io::Error::other(why.to_string()))?;
-    let front = Front::<POINTS>::of(&model, &model.profiled(), Confidence::P50);
+    let front = Front::<POINTS>::from_model(&model, &model.profiled(), Confidence::P50);
     let mut board = Board::discover(files, Path::new("/")).map_err(io::Error::other)?;
     let settable = board.settable(model.grid()).map_err(io::Error::other)?;
     let mut changes = 0;

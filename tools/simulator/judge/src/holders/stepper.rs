@@ -27,7 +27,7 @@ use crate::recorded::RecordedTree;
 const HYSTERESIS: f64 = 0.1;
 
 /// Time from a kill to the next start.
-const RESTART: Duration = Duration::from_secs(2);
+const RESTART_OF_STEPPER: Duration = Duration::from_secs(2);
 
 /// Polls in a time constant of the sensor: the best value for the stepper. Over all built-in loads
 /// (`loads --governor stepper --seeds 1`) the mean time over the limit is 8.3 %, at 72 % of the
@@ -70,7 +70,7 @@ pub fn hold(
             match what {
                 Incident::Suspend(time) => files.until(now + Duration::from_secs(time)),
                 Incident::Kill => {
-                    files.until(now + RESTART);
+                    files.until(now + RESTART_OF_STEPPER);
                     rung = ladder.len() - 1;
                     let _ = board.apply(files, &ladder[rung]);
                 }

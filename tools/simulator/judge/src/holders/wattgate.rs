@@ -42,6 +42,6 @@ pub fn hold(course: &Course, setup: Setup, files: RecordedTree) -> (HolderFigure
 /// Lets the control poll the sensor once. Returns the time of the next poll.
 pub fn poll(control: &mut Control<RecordedTree>) -> Duration {
     let now = control.files().now();
-    let next = control.look(Milliseconds(now.as_millis() as u64), &mut |_| {});
+    let next = control.step(Milliseconds(now.as_millis() as u64), &mut |_| {});
     Duration::from_millis(next.0).max(now + Duration::from_millis(1))
 }

@@ -94,8 +94,8 @@ pub fn errors(
 }
 
 /// The mean of the time's (0) or the power's (1) errors, in percent.
-fn mape(errors: &[(&TrueMode, [f64; 2])], of: usize) -> Option<f64> {
-    let sum: f64 = errors.iter().map(|(_, error)| error[of]).sum();
+fn mape(errors: &[(&TrueMode, [f64; 2])], quantity: usize) -> Option<f64> {
+    let sum: f64 = errors.iter().map(|(_, error)| error[quantity]).sum();
     (!errors.is_empty()).then(|| 100.0 * sum / errors.len() as f64)
 }
 

@@ -13,7 +13,7 @@ use super::subject::Subject;
 
 /// Columns of a mode, and of what was measured.
 const MODE: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
-const MEASURED: [&str; 2] = ["time_ms", "power_mw"];
+const MEASURED_COLUMNS: [&str; 2] = ["time_ms", "power_mw"];
 
 /// Columns of the profiler: the end of a row's window in s since the start of the session, and its
 /// length in ms.
@@ -77,7 +77,7 @@ impl Rows {
             let expected = || format!("the column `{name}`");
             found.ok_or_else(|| Wrong::new(1, format!("`{header}`"), expected()))
         };
-        for name in MODE.iter().chain(&MEASURED) {
+        for name in MODE.iter().chain(&MEASURED_COLUMNS) {
             column(name)?;
         }
         let known = subject.board.axes();
@@ -89,11 +89,11 @@ impl Rows {
             let cells = cells(line, text, names.len())?;
             let value = |name| number(line, name, cells[column(name)?], MOST);
             // A mode that could not be measured has empty cells.
-            let [time_at, power_at] = [column(MEASURED[0])?, column(MEASURED[1])?];
+            let [time_at, power_at] = [column(MEASURED_COLUMNS[0])?, column(MEASURED_COLUMNS[1])?];
             if cells[time_at].is_empty() || cells[power_at].is_empty() {
                 continue;
             }
-            let measured = [value(MEASURED[0])?, value(MEASURED[1])?];
+            let measured = [value(MEASURED_COLUMNS[0])?, value(MEASURED_COLUMNS[1])?];
             let mut knobs = [0; 4];
             for ((knob, name), known) in knobs.iter_mut().zip(MODE).zip(&known) {
                 let cell = cells[column(name)?];

@@ -70,7 +70,7 @@ pub fn held(
         limits: &limits,
         start: Duration::ZERO,
     };
-    let account = LoadAccount::of(&trace, &load, &limits, Duration::ZERO);
+    let account = LoadAccount::from_trace(&trace, &load, &limits, Duration::ZERO);
     let holder = HolderFigures {
         changes: 0,
         safe_s: 0.0,

@@ -75,10 +75,10 @@ impl<'a> Subject<'a> {
     pub fn truth(&self, knobs: [u32; 4]) -> Truth {
         let clocks = Clocks {
             tpcs: self.tpcs,
-            ..Clocks::of(self.board, knobs)
+            ..Clocks::from_knobs(self.board, knobs)
         };
         let mode = TimedMode::at(self.board, self.workload, clocks);
-        Truth::of(&mode, self.board, &self.unit, None)
+        Truth::new(&mode, self.board, &self.unit, None)
     }
 
     /// The power in W at which a mode settles.
@@ -90,7 +90,7 @@ impl<'a> Subject<'a> {
     pub fn idle_w(&self, knobs: [u32; 4]) -> f64 {
         let clocks = Clocks {
             tpcs: self.tpcs,
-            ..Clocks::of(self.board, knobs)
+            ..Clocks::from_knobs(self.board, knobs)
         };
         let (watts, _) = settled(self.board, &self.unit, &clocks, &Activity::IDLE);
         watts.total()

@@ -94,7 +94,12 @@ impl LoadAccount {
     ///
     /// A mean is compared with the highest limit of its window: power drawn before the limit fell
     /// was within the old limit.
-    pub fn of(trace: &[Segment], load: &Load, limits: &[(Duration, u32)], start: Duration) -> Self {
+    pub fn from_trace(
+        trace: &[Segment],
+        load: &Load,
+        limits: &[(Duration, u32)],
+        start: Duration,
+    ) -> Self {
         let [slow, fast] = WINDOWS;
         let trace = &trace[..trace.partition_point(|segment| segment.until <= load.length())];
         let noisy = trace.iter().map(|segment| (segment.until, segment.watts));
@@ -311,7 +316,7 @@ mod tests {
         let steps = std::iter::once(&0).chain(moves);
         let steps = steps.map(|at| Step::new(ms(*at), 1.0)).collect();
         let end = trace.last().expect("a stretch").until;
-        LoadAccount::of(&trace, &Load::new(steps, end), &limits, START)
+        LoadAccount::from_trace(&trace, &Load::new(steps, end), &limits, START)
     }
 
     const START: Duration = ms(1000);
@@ -408,7 +413,7 @@ mod tests {
         };
         let trace = [segment(3000, 20.0, 30.0), segment(3100, 50.0, 31.0)];
         let load = Load::new(vec![Step::new(ms(0), 1.0)], ms(3000));
-        let account = LoadAccount::of(&trace, &load, &[(ms(0), 25_000)], START);
+        let account = LoadAccount::from_trace(&trace, &load, &[(ms(0), 25_000)], START);
         assert_eq!((account.fast.over_s, account.slow.over_s), (0.0, 0.0));
         assert_eq!(account.minibatches, 30.0);
     }

@@ -75,7 +75,7 @@ pub fn timed_modes(
     let mut modes = Vec::new();
     model.sweep(&model.profiled(), |id, _| {
         let mode = model.grid().mode(id).filter(|mode| settable.can_set(mode));
-        modes.extend(mode.map(|mode| TimedMode::of(board, workload, mode.knobs())));
+        modes.extend(mode.map(|mode| TimedMode::from_knobs(board, workload, mode.knobs())));
     });
     Ok(modes)
 }

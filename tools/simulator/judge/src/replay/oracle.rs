@@ -28,14 +28,14 @@ pub struct Truths(Vec<Truth>);
 
 impl Truths {
     /// The modes on a unit with planted errors, without those that another mode beats.
-    pub fn of(
+    pub fn new(
         modes: &[TimedMode],
         board: &Board,
         unit: &Unit,
         errors: Option<&ModeErrors>,
     ) -> Self {
         let truths = modes.iter();
-        let truths = truths.map(|mode| Truth::of(mode, board, unit, errors));
+        let truths = truths.map(|mode| Truth::new(mode, board, unit, errors));
         Self::unbeaten(truths.collect())
     }
 
@@ -376,8 +376,8 @@ mod tests {
         assert!(kept.0.len() < modes().len());
         let mut all = Truths(modes());
         all.0.sort_by(|a, b| b.rate.total_cmp(&a.rate));
-        for of in [Oracle::fixed, Oracle::clairvoyant] {
-            assert_eq!(of(&oracle(&kept, &load)), of(&oracle(&all, &load)));
+        for choose in [Oracle::fixed, Oracle::clairvoyant] {
+            assert_eq!(choose(&oracle(&kept, &load)), choose(&oracle(&all, &load)));
         }
     }
 

@@ -98,9 +98,9 @@ pub fn traced(
     let energy_j = jetson.energy_j();
     let trace = jetson.take_trace();
 
-    let account = LoadAccount::of(&trace, &run.load, &run.limits, START);
+    let account = LoadAccount::from_trace(&trace, &run.load, &run.limits, START);
     let physical = run.errors.as_ref().filter(|errors| errors.is_physical());
-    let truths = Truths::of(modes, run.board, &unit, physical);
+    let truths = Truths::new(modes, run.board, &unit, physical);
     let oracle = Oracle {
         truths: &truths,
         thermal: &run.board.physics().thermal,

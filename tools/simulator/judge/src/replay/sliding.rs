@@ -106,7 +106,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn of(stretches: &[(u64, f64)], begin: u64, window: u64) -> Vec<[f64; 4]> {
+    fn rounded_lines(stretches: &[(u64, f64)], begin: u64, window: u64) -> Vec<[f64; 4]> {
         let stretches = stretches.iter().map(|(end, value)| (ms(*end), *value));
         let lines = lines(stretches, ms(begin), ms(window));
         let rounded = |x: f64| (1e9 * x).round() / 1e9;
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_step_is_a_ramp_as_long_as_the_window() {
         assert_eq!(
-            of(&[(1000, 10.0), (2000, 30.0)], 0, 500),
+            rounded_lines(&[(1000, 10.0), (2000, 30.0)], 0, 500),
             [
                 [0.5, 0.5, 10.0, 10.0],
                 [1.0, 0.5, 10.0, 30.0],
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn what_is_before_the_begin_does_not_count() {
         assert_eq!(
-            of(&[(1000, 10.0), (2000, 30.0)], 1200, 500),
+            rounded_lines(&[(1000, 10.0), (2000, 30.0)], 1200, 500),
             [[1.7, 0.3, 30.0, 30.0]]
         );
     }
 
     #[test]
     fn a_window_that_is_longer_than_all_has_no_line() {
-        assert_eq!(of(&[(400, 10.0)], 0, 500), [[0.0; 4]; 0]);
+        assert_eq!(rounded_lines(&[(400, 10.0)], 0, 500), [[0.0; 4]; 0]);
     }
 
     #[test]

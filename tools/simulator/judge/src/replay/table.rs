@@ -97,14 +97,14 @@ pub struct Bench {
 
 impl Bench {
     /// The board of a name, with its model in the folder `weights`.
-    pub fn of(board: &str, weights: &Path) -> Result<Self, ReplayError> {
+    pub fn load(board: &str, weights: &Path) -> Result<Self, ReplayError> {
         let board = Board::named(board)?;
         let model = models::path(&board.name, weights);
         let workload = workload_of(&model)?;
         let modes = timed_modes(&board, &model, &workload)?;
         let bytes = read_model(&model)?;
         let parsed = parse(&model, &bytes)?;
-        let front = Front::<POINTS>::of(&parsed, &parsed.profiled(), Confidence::P95);
+        let front = Front::<POINTS>::from_model(&parsed, &parsed.profiled(), Confidence::P95);
         let ends = [front.points().first(), front.points().last()];
         let span_mw = ends.map(|point| point.map_or(0, |point| point.power.0));
         Ok(Self {
@@ -170,7 +170,7 @@ impl LoadTask<'_> {
 
 /// Runs all tasks with the seeds 1 … `seeds`, on all cores. The rows have the order of the tasks.
 pub fn rows(tasks: &[LoadTask<'_>], seeds: u64) -> Result<Vec<LoadRow>, ReplayError> {
-    rows_over_seeds(tasks, seeds, LoadTask::run, LoadRow::of)
+    rows_over_seeds(tasks, seeds, LoadTask::run, LoadRow::from_reports)
 }
 
 /// A row of the table: the figures of [`LoadReport`] over all seeds.
@@ -201,10 +201,10 @@ pub struct LoadRow {
 
 impl LoadRow {
     /// The row of a task and its report of each seed. None without reports.
-    pub fn of(task: &LoadTask<'_>, reports: &[(u64, LoadReport)]) -> Option<Self> {
-        let spread = |of: fn(&LoadReport) -> f64, worst: Worst| {
-            let values = reports.iter().map(|(seed, report)| (*seed, of(report)));
-            Spread::of(values, worst)
+    pub fn from_reports(task: &LoadTask<'_>, reports: &[(u64, LoadReport)]) -> Option<Self> {
+        let spread = |figure: fn(&LoadReport) -> f64, worst: Worst| {
+            let values = reports.iter().map(|(seed, report)| (*seed, figure(report)));
+            Spread::from_values(values, worst)
         };
         Some(Self {
             kind: task.kind.name() + &task.mismatch.name(),

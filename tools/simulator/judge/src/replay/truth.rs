@@ -24,8 +24,8 @@ pub struct TimedMode {
 
 impl TimedMode {
     /// Times a workload's average minibatch in a mode with all TPCs.
-    pub fn of(board: &Board, workload: &Workload, knobs: [u32; 4]) -> Self {
-        Self::at(board, workload, Clocks::of(board, knobs))
+    pub fn from_knobs(board: &Board, workload: &Workload, knobs: [u32; 4]) -> Self {
+        Self::at(board, workload, Clocks::from_knobs(board, knobs))
     }
 
     /// Times a workload's average minibatch at some clocks.
@@ -48,14 +48,14 @@ pub struct Truth {
 
 impl Truth {
     /// The truth of a mode with planted errors.
-    pub fn of(mode: &TimedMode, board: &Board, unit: &Unit, errors: Option<&ModeErrors>) -> Self {
+    pub fn new(mode: &TimedMode, board: &Board, unit: &Unit, errors: Option<&ModeErrors>) -> Self {
         let TimedMode { clocks, step } = mode;
-        let activity = Activity::of(step, clocks.cores).slowed(unit.time);
+        let activity = Activity::from_step(step, clocks.cores).slowed(unit.time);
         let idle = Activity {
             gpu_on: true,
             ..Activity::IDLE
         };
-        let draw = |activity| Draw::of(board, unit, clocks, activity);
+        let draw = |activity| Draw::new(board, unit, clocks, activity);
         let totals = |draw: Draw| [draw.fixed.total(), draw.leaking.total()];
         let (rest, work) = (totals(draw(&idle)), totals(draw(&activity)));
         let factor = errors.map_or(1.0, |errors| errors.factor(board, clocks));
@@ -68,8 +68,8 @@ impl Truth {
 
     /// The power in W at an activity and a leakage.
     pub(super) fn watts(&self, activity: f64, leakage: f64) -> f64 {
-        let of = |[fixed, leaking]: [f64; 2]| fixed + leakage * leaking;
-        of(self.rest) + activity * of(self.added)
+        let with_leakage = |[fixed, leaking]: [f64; 2]| fixed + leakage * leaking;
+        with_leakage(self.rest) + activity * with_leakage(self.added)
     }
 
     /// Whether this mode is at least as fast as another one and draws no more power at any activity

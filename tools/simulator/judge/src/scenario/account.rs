@@ -32,7 +32,7 @@ pub struct ScenarioAccount {
 
 impl ScenarioAccount {
     /// Accounts for the energy noted at each tick, in the order of time.
-    pub fn of(plant: &Plant<'_>, notes: &[Note]) -> Self {
+    pub fn from_notes(plant: &Plant<'_>, notes: &[Note]) -> Self {
         let window = LIMIT_WINDOW.as_secs_f64();
         let changes = plant.task.scenario.changes();
         let explained = |at: f64| {

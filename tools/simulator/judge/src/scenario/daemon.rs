@@ -10,7 +10,7 @@ use wattgate_runtime::governor::{Cause, State};
 use wattgate_runtime::{Limit, Milliwatts};
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Control, name};
-use wattgate_watchdog::prior::{Origin, Prior};
+use wattgate_watchdog::saved_state::{Origin, SavedState};
 use wattgate_watchdog::setup::{Choices, Setup, SetupError};
 
 use super::outcome::{Outcome, end, settings};
@@ -19,10 +19,10 @@ use crate::holder::Incident;
 use crate::holders::wattgate::poll;
 use crate::recorded::RecordedTree;
 
-/// Time from a crash to the unit's `ExecStopPost=`, which sets the safe mode.
+/// Time from a crash to the systemd unit's `ExecStopPost=`, which sets the safe mode.
 const STOP_POST: Duration = Duration::from_secs(1);
 
-/// `RestartSec=` of the unit: time from the safe mode to the next start.
+/// `RestartSec=` of the systemd unit: time from the safe mode to the next start.
 const RESTART: Duration = Duration::from_secs(1);
 
 const ROOT: &str = "/";
@@ -51,7 +51,7 @@ pub fn hold(plant: &Plant<'_>, files: RecordedTree) -> io::Result<(Outcome, Reco
                     safe_after = Some(stop_post(plant, &mut files)?);
                     files.until(files.now() + RESTART);
                     running = Running::start(plant, files, kept.path())?;
-                    if *running.prior.origin() != Origin::Left {
+                    if *running.saved_state.origin() != Origin::Left {
                         return Err(io::Error::other(
                             "the settings from before the first start are lost",
                         ));
@@ -68,7 +68,7 @@ pub fn hold(plant: &Plant<'_>, files: RecordedTree) -> io::Result<(Outcome, Reco
     }
     let (status, _) = running.control.status();
     let (mut board, mut files) = running.control.release();
-    let is_restored = running.prior.restore(&mut board, &mut files).is_ok()
+    let is_restored = running.saved_state.restore(&mut board, &mut files).is_ok()
         && settings(&files, Path::new(ROOT))? == before
         && kept.path().read_dir()?.next().is_none();
     let outcome = Outcome {
@@ -106,7 +106,7 @@ fn setup(plant: &Plant<'_>, files: &RecordedTree) -> io::Result<Setup> {
 struct Running<'a> {
     plant: &'a Plant<'a>,
     control: Control<RecordedTree>,
-    prior: Prior,
+    saved_state: SavedState,
     config: Config,
     limit: Limit,
 }
@@ -114,17 +114,17 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     fn start(plant: &'a Plant<'a>, files: RecordedTree, kept: &Path) -> io::Result<Self> {
         let setup = setup(plant, &files)?;
-        let prior = Prior::keep(&setup.board, &files, Path::new(ROOT), kept);
-        let prior = prior.map_err(io::Error::other)?;
+        let saved_state = SavedState::keep(&setup.board, &files, Path::new(ROOT), kept);
+        let saved_state = saved_state.map_err(io::Error::other)?;
         let (limit, config) = (setup.config.limit, setup.config.clone());
         let mut control = Control::new(setup, files);
-        control.keep_own(prior.saved());
+        control.keep_own(saved_state.saved());
         Ok(Self {
             plant,
             limit,
             config,
             control,
-            prior,
+            saved_state,
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Scenarios are short, and several run at once. As in simulated time, the true power of the board
 //! is compared with the limit. The daemon's response time depends on the machine. After an
-//! [`Incident::Kill`] this module does what the daemon's unit would do.
+//! [`Incident::Kill`] this module does what the daemon's systemd unit would do.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -33,7 +33,7 @@ use crate::recorded::Record;
 /// Number of daemons that run at once, each with its board.
 const THREADS: usize = 10;
 
-/// `RestartSec=` of the daemon's unit.
+/// `RestartSec=` of the daemon's systemd unit.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// Timeout of each wait for the daemon: for its first mode, its end, and the restored settings.
@@ -47,7 +47,7 @@ const fn live(name: &'static str, orders: &'static [&'static str]) -> Scenario {
 }
 
 /// The scenarios in real time. [`Incident::Suspend`] stops the daemon while its board works on.
-pub const SCENARIOS: &[Scenario] = &[
+pub const LIVE_SCENARIOS: &[Scenario] = &[
     live("steady", &[]),
     Scenario {
         steps: Some([16, 32]),
@@ -95,7 +95,7 @@ pub fn rows(
     let reports = parallel::map(THREADS, tasks, |task| run(task, &weights, wattgated))?;
     let rows = tasks.iter().zip(reports);
     Ok(rows
-        .filter_map(|(task, report)| ScenarioRow::of(task, &[(SEED, report)]))
+        .filter_map(|(task, report)| ScenarioRow::from_reports(task, &[(SEED, report)]))
         .collect())
 }
 
@@ -347,12 +347,14 @@ impl Log {
 
     /// The name of the last state.
     fn state(&self) -> &'static str {
-        let of = |line: &str| {
+        let named_state = |line: &str| {
             let mut names = STATES.into_iter().map(name);
             names.find(|name| line.starts_with(name))
         };
         let mut lines = self.0.iter().rev();
-        lines.find_map(|(_, line)| of(line)).unwrap_or("silent")
+        lines
+            .find_map(|(_, line)| named_state(line))
+            .unwrap_or("silent")
     }
 
     /// Time from the loss of the sensor to the safe mode.

@@ -33,7 +33,7 @@ struct SteadyMode {
 pub fn minibatches(plant: &Plant<'_>) -> io::Result<f64> {
     let bytes = std::fs::read(&plant.course.model)?;
     let model = Model::parse(&bytes).map_err(|why| io::Error::other(why.to_string()))?;
-    let front = Front::<POINTS>::of(&model, &model.profiled(), Confidence::P95);
+    let front = Front::<POINTS>::from_model(&model, &model.profiled(), Confidence::P95);
     let modes = front.points().iter();
     let modes: Vec<PowerMode> = modes.filter_map(|p| model.grid().mode(p.mode)).collect();
     let scenario = plant.task.scenario;
@@ -69,8 +69,8 @@ fn steady_modes(
     let workload = Workload::named(workload).map_err(io::Error::other)?;
     let (board, unit) = (&plant.board, &plant.unit);
     let steady_mode = |mode: &PowerMode| {
-        let clocks = Clocks::of(board, mode.knobs());
-        let steady = Steady::of(board, unit, &workload, &clocks);
+        let clocks = Clocks::from_knobs(board, mode.knobs());
+        let steady = Steady::compute(board, unit, &workload, &clocks);
         let idle = Activity {
             gpu_on: true,
             ..Activity::IDLE

@@ -19,7 +19,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// The outcome of a holder without states.
-    pub fn of(changes: u32) -> Self {
+    pub fn without_states(changes: u32) -> Self {
         Self {
             changes,
             end: "as set".to_owned(),

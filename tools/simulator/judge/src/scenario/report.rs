@@ -36,7 +36,7 @@ pub struct ScenarioReport {
 impl ScenarioReport {
     /// The figures of a run that is over.
     pub fn new(plant: &Plant<'_>, record: &Record, outcome: Outcome) -> io::Result<Self> {
-        let account = ScenarioAccount::of(plant, &record.notes);
+        let account = ScenarioAccount::from_notes(plant, &record.notes);
         let length = plant.task.scenario.length().as_secs_f64();
         Ok(Self {
             time_over_pct: 100.0 * account.over_s / length,

@@ -25,7 +25,7 @@ pub fn run(task: &ScenarioTask<'_>, seed: u64, weights: &Path) -> io::Result<Sce
         peer => {
             let incident = task.scenario.incident;
             let (course, board) = (&plant.course, &plant.board);
-            Outcome::of(hold_as_peer(peer, course, board, incident, &mut files)?)
+            Outcome::without_states(hold_as_peer(peer, course, board, incident, &mut files)?)
         }
     };
     ScenarioReport::new(&plant, &files.record(), outcome)

@@ -20,7 +20,7 @@ pub fn rows(
     weights: &Path,
 ) -> io::Result<Vec<ScenarioRow>> {
     let run = |task: &ScenarioTask<'_>, seed| run(task, seed, weights);
-    rows_over_seeds(tasks, seeds, run, ScenarioRow::of)
+    rows_over_seeds(tasks, seeds, run, ScenarioRow::from_reports)
 }
 
 /// A row of the table: the figures of [`ScenarioReport`] over all seeds.
@@ -47,10 +47,13 @@ pub struct ScenarioRow {
 
 impl ScenarioRow {
     /// The row of a task and its report of each seed. None without reports.
-    pub fn of(task: &ScenarioTask<'_>, reports: &[(u64, ScenarioReport)]) -> Option<Self> {
-        let spread = |of: fn(&ScenarioReport) -> f64, worst: Worst| {
-            let values = reports.iter().map(|(seed, report)| (*seed, of(report)));
-            Spread::of(values, worst)
+    pub fn from_reports(
+        task: &ScenarioTask<'_>,
+        reports: &[(u64, ScenarioReport)],
+    ) -> Option<Self> {
+        let spread = |figure: fn(&ScenarioReport) -> f64, worst: Worst| {
+            let values = reports.iter().map(|(seed, report)| (*seed, figure(report)));
+            Spread::from_values(values, worst)
         };
         let safe = reports.iter();
         let safe = safe.filter_map(|(seed, report)| Some((*seed, report.safe_after_ms?)));
@@ -71,7 +74,7 @@ impl ScenarioRow {
             speed_vs_oracle_pct: spread(|it| it.speed_vs_oracle_pct, Lowest)?,
             changes_per_min: spread(|it| it.changes_per_min, Highest)?,
             over_current_events: spread(|it| it.over_current_events, Highest)?,
-            safe_after_ms: Spread::of(safe, Highest),
+            safe_after_ms: Spread::from_values(safe, Highest),
             r#final: ends.join("; "),
         })
     }

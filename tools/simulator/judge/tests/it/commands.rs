@@ -374,7 +374,7 @@ fn a_kernel_corpus_of_nothing_is_refused() {
     assert_eq!(files(folder.path()), 0, "something was written");
 }
 
-/// Mounts a file system of 16 KiB. Where the kernel forbids the mount, the test is skipped.
+/// Mounts a file system of 16 KiB. Where Linux forbids the mount, the test is skipped.
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing() {
     let folder = tempdir().expect("a folder");

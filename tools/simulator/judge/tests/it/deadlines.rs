@@ -10,7 +10,7 @@ fn deadlines_are_met_at_nearly_the_least_power_and_energy() {
     let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../weights");
     let workload = Workload::named("resnet18").expect("a workload");
     let cases = cases(&weights, &workload, 60, 1).expect("cases");
-    let count = |of: fn(&&Case) -> bool| cases.iter().filter(of).count();
+    let count = |holds: fn(&&Case) -> bool| cases.iter().filter(holds).count();
     assert!(count(|it| it.is_met()) >= 57, "{cases:#?}");
     assert!(count(|it| it.cost <= 1.05) >= 57, "{cases:#?}");
     assert_eq!(count(|it| it.longest_over_s > 0.2), 0, "{cases:#?}");

@@ -20,9 +20,9 @@ fn a_warmer_chip_is_allowed_for() {
         let grid = Grid::new(axes.each_ref().map(Vec::as_slice)).expect("a grid");
         let per_kelvin = |id: u32| {
             let mode = grid.mode(ModeId(id as u16)).expect("in range");
-            let clocks = Clocks::of(&board, mode.knobs());
+            let clocks = Clocks::from_knobs(&board, mode.knobs());
             let step = Pipeline::new(&board, &workload, clocks).step(None, &Luck::NONE);
-            let activity = Activity::of(&step, clocks.cores);
+            let activity = Activity::from_step(&step, clocks.cores);
             let power = |die_c: f64| {
                 let watts = watts(&board, &Unit::NOMINAL, &clocks, &activity, die_c);
                 watts.total()

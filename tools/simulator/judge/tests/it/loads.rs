@@ -31,7 +31,7 @@ static BENCHES: LazyLock<Vec<Bench>> = LazyLock::new(|| benches("tests/models"))
 /// The boards with the models of a folder, relative to the crate's.
 fn benches(models: &str) -> Vec<Bench> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(models);
-    let benches = BOARDS.into_iter().map(|board| Bench::of(board, &folder));
+    let benches = BOARDS.into_iter().map(|board| Bench::load(board, &folder));
     benches
         .collect::<Result<_, _>>()
         .expect("boards with models")
@@ -157,7 +157,7 @@ fn median_speed<'a>(rows: impl IntoIterator<Item = &'a LoadRow>) -> f64 {
     medians[medians.len() / 2]
 }
 
-fn of(rows: &[LoadRow], is: impl Fn(&LoadRow) -> bool) -> impl Iterator<Item = &LoadRow> {
+fn filtered(rows: &[LoadRow], is: impl Fn(&LoadRow) -> bool) -> impl Iterator<Item = &LoadRow> {
     let found: Vec<&LoadRow> = rows.iter().filter(|row| is(row)).collect();
     assert!(!found.is_empty());
     found.into_iter()
@@ -180,12 +180,12 @@ fn a_constant_load_never_exceeds_the_limit() {
 /// the margins for ripple and for the sensor's errors are 3 to 7 %.
 #[test]
 fn a_constant_load_runs_fast() {
-    let median = median_speed(of(&CONSTANT, |row| !is_low(row)));
+    let median = median_speed(filtered(&CONSTANT, |row| !is_low(row)));
     assert!(median >= 96.0, "{median}");
-    assert_least_speed(of(&CONSTANT, |row| !is_low(row)), 92.0);
-    let median = median_speed(of(&CONSTANT, is_low));
+    assert_least_speed(filtered(&CONSTANT, |row| !is_low(row)), 92.0);
+    let median = median_speed(filtered(&CONSTANT, is_low));
     assert!(median >= 91.5, "{median}");
-    assert_least_speed(of(&CONSTANT, is_low), 87.0);
+    assert_least_speed(filtered(&CONSTANT, is_low), 87.0);
 }
 
 /// The speed at one limit depends on how close below it the next mode lies. Nine limits average
@@ -199,9 +199,9 @@ fn the_shipped_models_hold_the_limit_and_run_fast() {
     assert_most(&rows, |row| row.over_430ms_pct, 0.05);
     assert_most(&rows, |row| row.excess_430ms_pct, 2.0);
     assert_most(&rows, |row| row.safe_pct, 0.0);
-    let median = median_speed(of(&rows, |row| !is_low(row)));
+    let median = median_speed(filtered(&rows, |row| !is_low(row)));
     assert!(median >= 96.0, "{median}");
-    let median = median_speed(of(&rows, is_low));
+    let median = median_speed(filtered(&rows, is_low));
     assert!(median >= 91.5, "{median}");
 }
 
@@ -310,7 +310,7 @@ fn moving_loads_run_fast() {
     kinds.dedup();
     assert!(kinds.len() >= 8);
     for kind in kinds {
-        let median = median_speed(of(&MOVING, |row| row.kind == kind));
+        let median = median_speed(filtered(&MOVING, |row| row.kind == kind));
         assert!(median >= 92.0, "{kind}: {median}");
     }
     assert_least_speed(&*MOVING, 75.0);
@@ -347,13 +347,13 @@ fn an_adversarys_loads_stay_within_the_limit() {
 fn an_adversarys_loads_run_fast() {
     let [fewer, l4t] = &*CYCLES;
     let is_steep = |row: &LoadRow| row.limit_pct < 20.0;
-    assert_least_speed(of(fewer, |row| !is_steep(row)), 78.0);
-    assert_least_speed(of(l4t, |row| !is_steep(row)), 55.0);
+    assert_least_speed(filtered(fewer, |row| !is_steep(row)), 78.0);
+    assert_least_speed(filtered(l4t, |row| !is_steep(row)), 55.0);
     for rows in [fewer, l4t] {
-        assert_least_speed(of(rows, is_steep), 45.0);
-        let median = median_speed(of(rows, |row| !is_steep(row)));
+        assert_least_speed(filtered(rows, is_steep), 45.0);
+        let median = median_speed(filtered(rows, |row| !is_steep(row)));
         assert!(median >= 94.0, "{median}");
-        let median = median_speed(of(rows, is_steep));
+        let median = median_speed(filtered(rows, is_steep));
         assert!(median >= 72.0, "{median}");
     }
 }
@@ -384,7 +384,7 @@ fn after_a_jump_the_limit_holds_again_within_250_ms() {
         );
     }
     let large = |row: &LoadRow| row.excess_10ms_pct.worst >= 10.0;
-    assert_most(of(&JUMPS, large), |row| row.longest_event_ms, 250.0);
+    assert_most(filtered(&JUMPS, large), |row| row.longest_event_ms, 250.0);
     assert_most(&*JUMPS, |row| row.over_j, OVER_J);
 }
 
@@ -393,7 +393,7 @@ fn after_a_jump_the_limit_holds_again_within_120_ms_with_fewer_samples() {
     let jumps = [1.3, 1.6].map(|to| (Kind::Jump { to }, Mismatch::None));
     let rows = run_at(&jumps, &LIMITS_PCT, FEWER_SAMPLES);
     let large = |row: &LoadRow| row.excess_10ms_pct.worst >= 10.0;
-    assert_most(of(&rows, large), |row| row.longest_event_ms, 120.0);
+    assert_most(filtered(&rows, large), |row| row.longest_event_ms, 120.0);
     assert_most(&rows, |row| row.over_j, OVER_J);
 }
 
@@ -483,20 +483,20 @@ fn assert_learned<'a>(
 #[test]
 fn systematic_errors_of_the_model_are_learned() {
     let of_modes = |row: &LoadRow| row.kind.contains("rogue") || row.kind.contains("each");
-    let systematic = || of(&MISMATCHED, |row| !of_modes(row));
+    let systematic = || filtered(&MISMATCHED, |row| !of_modes(row));
     assert_most(systematic(), |row| row.excess_430ms_pct, 2.0);
     assert_learned(systematic(), [0.05, 250.0], [93.0, 80.0]);
 }
 
 #[test]
 fn independent_errors_of_the_modes_are_learned() {
-    let each = of(&MISMATCHED, |row| row.kind.contains("each"));
+    let each = filtered(&MISMATCHED, |row| row.kind.contains("each"));
     assert_learned(each, [0.12, 250.0], [88.0, 65.0]);
 }
 
 #[test]
 fn rogue_modes_are_learned() {
-    let rogue = of(&MISMATCHED, |row| row.kind.contains("rogue"));
+    let rogue = filtered(&MISMATCHED, |row| row.kind.contains("rogue"));
     assert_learned(rogue, [0.1, 250.0], [85.0, 75.0]);
 }
 

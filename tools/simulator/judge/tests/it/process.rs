@@ -24,7 +24,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 }
 
 #[test]
-fn a_written_clock_is_shown_as_the_kernel_shows_it() {
+fn a_written_clock_is_shown_as_linux_shows_it() {
     let board = Running::start();
     let max = cpu(2, "scaling_max_freq");
     board.write(&max, "1200000").expect("written");

@@ -129,27 +129,27 @@ fn wattgate_is_the_default_governor_and_equal_runs_are_equal() {
 #[test]
 fn each_governor_changes_modes_and_exceeds_the_limit_in_its_own_way() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
-    let of = |governor, figure: &str| {
+    let figure_of = |governor, figure: &str| {
         let report = json(&replay(&load, &["--governor", governor]));
         report[figure].as_f64().expect("a number")
     };
-    assert_eq!(of("open-loop", "changes_per_min"), 1.0);
-    assert_eq!(of("once", "changes_per_min"), 1.0);
+    assert_eq!(figure_of("open-loop", "changes_per_min"), 1.0);
+    assert_eq!(figure_of("once", "changes_per_min"), 1.0);
     // The guard band leads to a slower mode.
-    assert!(of("once", "energy_j") < of("open-loop", "energy_j"));
-    assert_eq!(of("once", "over_430ms_pct"), 0.0);
-    assert!(of("stepper", "changes_per_min") > 5.0);
-    assert_eq!(of("preset", "over_430ms_pct"), 0.0);
-    assert!(of("wattgate", "over_430ms_pct") < of("maxn", "over_430ms_pct"));
+    assert!(figure_of("once", "energy_j") < figure_of("open-loop", "energy_j"));
+    assert_eq!(figure_of("once", "over_430ms_pct"), 0.0);
+    assert!(figure_of("stepper", "changes_per_min") > 5.0);
+    assert_eq!(figure_of("preset", "over_430ms_pct"), 0.0);
+    assert!(figure_of("wattgate", "over_430ms_pct") < figure_of("maxn", "over_430ms_pct"));
 }
 
 #[test]
 fn the_workload_is_that_of_the_model_or_of_the_option() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
-    let of = |more: &[&str]| replay(&load, &[&["--governor", "maxn"], more].concat()).stdout;
+    let replayed = |more: &[&str]| replay(&load, &[&["--governor", "maxn"], more].concat()).stdout;
     // The model has the minibatch of the shipped workload.
-    assert_eq!(of(&[]), of(&["--workload", "resnet18"]));
-    assert_ne!(of(&[]), of(&["--workload", "lenet"]));
+    assert_eq!(replayed(&[]), replayed(&["--workload", "resnet18"]));
+    assert_ne!(replayed(&[]), replayed(&["--workload", "lenet"]));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn the_table_has_a_row_for_each_limit() {
 
 #[test]
 fn the_worst_figure_of_a_row_is_that_of_its_seed() {
-    let bench = Bench::of("orin-nano-8-super", &weights()).expect("a bench");
+    let bench = Bench::load("orin-nano-8-super", &weights()).expect("a bench");
     let task = LoadTask {
         kind: Kind::OnOff,
         bench: &bench,
@@ -295,8 +295,8 @@ fn the_worst_figure_of_a_row_is_that_of_its_seed() {
     };
     let rows = rows(&[task], 3).expect("rows");
     let worst = rows[0].speed_vs_clairvoyant_pct;
-    let of = |seed| task.run(seed).expect("a run").speed_vs_clairvoyant_pct;
-    let all = [1, 2, 3].map(of);
+    let speed = |seed| task.run(seed).expect("a run").speed_vs_clairvoyant_pct;
+    let all = [1, 2, 3].map(speed);
     assert_eq!(worst.worst, all.into_iter().fold(f64::MAX, f64::min));
     assert_eq!(all[worst.seed as usize - 1], worst.worst);
 }
@@ -324,7 +324,7 @@ fn open_loop(
 
 #[test]
 fn a_limit_that_falls_is_an_event() {
-    let bench = Bench::of("orin-agx-64", &weights()).expect("a bench");
+    let bench = Bench::load("orin-agx-64", &weights()).expect("a bench");
     let limits = vec![(Duration::ZERO, 50_000), (Duration::from_secs(10), 35_000)];
     // The board draws less than predicted, so that no error of the model adds to the event.
     let less = ModeErrors::Tilt {
@@ -340,7 +340,7 @@ fn a_limit_that_falls_is_an_event() {
 
 #[test]
 fn planted_errors_reach_board_and_oracle() {
-    let bench = Bench::of("orin-agx-64", &weights()).expect("a bench");
+    let bench = Bench::load("orin-agx-64", &weights()).expect("a bench");
     let limits = || vec![(Duration::ZERO, 25_000)];
     let errors = |factors| Some(ModeErrors::Tilt { factors });
     let right = open_loop(&bench, limits(), None);

@@ -113,7 +113,7 @@ fn a_mode_is_set_verified_and_undone_on_the_served_files() {
 }
 
 #[test]
-fn a_write_shows_what_the_kernel_would_show() {
+fn a_write_shows_what_linux_would_show() {
     let served = Served::start("orin-nano-8-super");
     served.board();
     let file = |path: &str| served.root().join(path);

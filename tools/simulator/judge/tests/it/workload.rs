@@ -157,7 +157,7 @@ fn executed(board: &Running, command: &str) -> f64 {
 fn period(workload: &str, unit: &Unit, mode: [u32; 4]) -> f64 {
     let board = Board::named("orin-nano-8-super").expect("a board");
     let workload = Workload::named(workload).expect("a workload");
-    let pipeline = Pipeline::new(&board, &workload, Clocks::of(&board, mode));
+    let pipeline = Pipeline::new(&board, &workload, Clocks::from_knobs(&board, mode));
     unit.time * pipeline.step(None, &Luck::NONE).period
 }
 
@@ -247,7 +247,7 @@ fn a_fed_workload_tells_its_minibatch_and_where_its_time_goes() {
     let known = Workload::named("mobilenetv3").expect("a workload");
     let fed = known.with_minibatch(8).and_then(|fed| fed.with_workers(0));
     let fed = fed.expect("numbers");
-    let clocks = Clocks::of(&description, [6, 1_728_000, 1_020_000, 3_199_000]);
+    let clocks = Clocks::from_knobs(&description, [6, 1_728_000, 1_020_000, 3_199_000]);
     let step = Pipeline::new(&description, &fed, clocks).step(None, &Luck::NONE);
     for (told, part) in [
         (last.fetch_us, step.fetch / step.period),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::faults::{ReadFault, SensorFault, WriteFault};
-use super::super::file::Unit;
-use crate::machine::ClockedUnit;
+use super::super::file::CooledPart;
+use crate::machine::ClockDomain;
 use crate::machine::supply::Supply;
 use crate::workload::Workload;
 
@@ -23,10 +23,10 @@ pub enum Command {
         gpu_load: f64,
     },
     Ambient(f64),
-    /// The unit, and the highest clock in kHz that its cooling device allows.
-    Cool(Unit, u32),
+    /// The part, and the highest clock in kHz that its cooling device allows.
+    Cool(CooledPart, u32),
     Throttle(u32),
-    Delay(ClockedUnit, Duration),
+    Delay(ClockDomain, Duration),
     Supply(Supply),
     Nvpmodel {
         id: u32,

@@ -1,7 +1,7 @@
 //! Executes the commands of the control language.
 
 use super::super::faults::SensorFault;
-use super::super::file::{File, Unit};
+use super::super::file::{CooledPart, File};
 use super::super::state::State;
 use super::command::{Command, SensorWord};
 use super::error::ControlError;
@@ -33,16 +33,16 @@ impl State {
             Command::Power(factor) => self.jetson.set_power_factor(factor),
             Command::Activity { activity, gpu_load } => self.jetson.set_load(activity, gpu_load),
             Command::Ambient(celsius) => self.jetson.set_ambient_c(celsius),
-            Command::Cool(unit, khz) => {
+            Command::Cool(part, khz) => {
                 let mut caps = self.jetson.fixed_caps();
-                match unit {
-                    Unit::Cpu => caps.cpu_khz = khz,
-                    Unit::Gpu => caps.gpu_khz = khz,
+                match part {
+                    CooledPart::Cpu => caps.cpu_khz = khz,
+                    CooledPart::Gpu => caps.gpu_khz = khz,
                 }
                 self.jetson.set_fixed_caps(caps);
             }
             Command::Throttle(divisor) => self.jetson.set_firmware_divisor(divisor),
-            Command::Delay(unit, delay) => self.jetson.set_delay(unit, delay),
+            Command::Delay(domain, delay) => self.jetson.set_delay(domain, delay),
             Command::Supply(supply) => self.jetson.set_supply(supply),
             Command::Nvpmodel { id, container } => match container {
                 true => self.nvpmodel_in_container(id)?,

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::super::errno::Errno;
 use super::super::faults::{ReadFault, SensorFault, WriteFault};
-use super::super::file::Unit;
+use super::super::file::CooledPart;
 use super::super::state::State;
 use super::command::{Command, Line, Order, SensorWord};
 use super::error::ControlError;
 use crate::corpus::Feeding;
 use crate::load::MOST_ACTIVITY;
-use crate::machine::ClockedUnit;
+use crate::machine::ClockDomain;
 use crate::machine::supply::Supply;
 use crate::sensor::REMEMBERED;
 use crate::workload::Workload;
@@ -190,9 +190,9 @@ impl State {
             "ambient" => Command::Ambient(words.number("CELSIUS", -40.0, 85.0)?),
             "cool" => {
                 let board = self.jetson.board();
-                let (unit, table) = match words.next("a unit")? {
-                    "cpu" => (Unit::Cpu, &board.cpu_khz),
-                    "gpu" => (Unit::Gpu, &board.gpu_khz),
+                let (part, table) = match words.next("a unit")? {
+                    "cpu" => (CooledPart::Cpu, &board.cpu_khz),
+                    "gpu" => (CooledPart::Gpu, &board.gpu_khz),
                     word => {
                         return Err(ControlError::UnknownWord {
                             word: word.to_owned(),
@@ -200,17 +200,17 @@ impl State {
                         });
                     }
                 };
-                Command::Cool(unit, words.clock_or_off(table)?)
+                Command::Cool(part, words.clock_or_off(table)?)
             }
             "throttle" => Command::Throttle(match words.is_off() {
                 true => 1,
                 false => words.number("DIVISOR", 2.0, 16.0)? as u32,
             }),
             "delay" => {
-                let unit = match words.next("a unit")? {
-                    "cpu" => ClockedUnit::Cpu,
-                    "gpu" => ClockedUnit::Gpu,
-                    "emc" => ClockedUnit::Memory,
+                let domain = match words.next("a unit")? {
+                    "cpu" => ClockDomain::Cpu,
+                    "gpu" => ClockDomain::Gpu,
+                    "emc" => ClockDomain::Memory,
                     word => {
                         return Err(ControlError::UnknownWord {
                             word: word.to_owned(),
@@ -219,7 +219,7 @@ impl State {
                     }
                 };
                 let ms = words.number("MS", 0.0, MAX_DELAY_MS)?;
-                Command::Delay(unit, Duration::from_secs_f64(ms / 1e3))
+                Command::Delay(domain, Duration::from_secs_f64(ms / 1e3))
             }
             "supply" => Command::Supply(Supply {
                 millivolts: words.number("MV", 1_000.0, MAX_SUPPLY_MV)?,

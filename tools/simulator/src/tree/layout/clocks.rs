@@ -70,7 +70,7 @@ pub fn gpu(layout: &mut Layout, board: &Board) {
         gpu_alias,
         gpu_node,
         ..
-    } = Places::of(&board.soc, board.release());
+    } = Places::for_soc(&board.soc, board.release());
     let devfreq = format!("{gpu}/devfreq/{gpu_name}");
     let hertz = board.gpu_khz.iter().map(|&khz| 1000 * u64::from(khz));
     let files = [
@@ -129,7 +129,7 @@ pub fn memory(layout: &mut Layout, board: &Board) {
     let hertz = |khz: Option<&u32>| table(khz.map(|&khz| 1000 * u64::from(khz)));
     let possible = board.emc_khz.iter().map(|&khz| u64::from(khz));
     let possible = table(possible).trim_end().to_owned() + " (kHz)\n";
-    let cap = Places::of(&board.soc, board.release()).emc_cap;
+    let cap = Places::for_soc(&board.soc, board.release()).emc_cap;
     let files = [
         (format!("{clock}/rate"), File::Emc(EmcFile::Rate)),
         (

@@ -3,7 +3,7 @@
 
 use wattgate_board_tables::Board;
 
-use super::super::file::{File, Unit};
+use super::super::file::{CooledPart, File};
 use super::super::places::Places;
 use super::listing::{Layout, fixed};
 
@@ -52,11 +52,11 @@ pub fn thermal(layout: &mut Layout, board: &Board) {
     }
 }
 
-/// The kernel's cooling devices: one for each cluster, and one for the GPU. Linux 5.12 renamed
+/// Linux's cooling devices: one for each cluster, and one for the GPU. Linux 5.12 renamed
 /// their types.
 pub fn cooling(layout: &mut Layout, board: &Board) {
     let release = board.release();
-    let gpu = Places::of(&board.soc, release).gpu_name;
+    let gpu = Places::for_soc(&board.soc, release).gpu_name;
     let clusters = board.clusters.iter().filter_map(|cores| cores.first());
     let mut types: Vec<String> = match release {
         36.. => clusters.map(|core| format!("cpufreq-cpu{core}")).collect(),
@@ -69,13 +69,13 @@ pub fn cooling(layout: &mut Layout, board: &Board) {
         _ => "thermal-devfreq-0".to_owned(),
     });
     for (at, name) in types.into_iter().enumerate() {
-        let (unit, table) = match at < board.clusters.len() {
-            true => (Unit::Cpu, &board.cpu_khz),
-            false => (Unit::Gpu, &board.gpu_khz),
+        let (part, table) = match at < board.clusters.len() {
+            true => (CooledPart::Cpu, &board.cpu_khz),
+            false => (CooledPart::Gpu, &board.gpu_khz),
         };
         let device = format!("/sys/class/thermal/cooling_device{at}");
         layout.put(format!("{device}/type"), fixed(name + "\n"));
-        layout.put(format!("{device}/cur_state"), File::Cooling(unit));
+        layout.put(format!("{device}/cur_state"), File::Cooling(part));
         let most = format!("{}\n", table.len() - 1);
         layout.put(format!("{device}/max_state"), fixed(most));
     }

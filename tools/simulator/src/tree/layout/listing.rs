@@ -49,13 +49,13 @@ impl Layout {
     }
 }
 
-/// A list of numbers as the kernel prints tables.
+/// A list of numbers as Linux prints tables.
 pub fn table(values: impl IntoIterator<Item = u64>) -> String {
     let words: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
     words.join(" ") + "\n"
 }
 
-/// Cores as the kernel prints them, such as `0-3,5`.
+/// Cores as Linux prints them, such as `0-3,5`.
 pub fn ranges(cores: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &core in cores {

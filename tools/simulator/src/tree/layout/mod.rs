@@ -15,7 +15,7 @@ use crate::unit::Unit;
 use listing::fixed;
 pub use listing::{Alias, Layout, ranges};
 
-/// The kernel's id of the boot.
+/// Linux's id of the boot.
 pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The text of a boot id: a UUID of version 4.

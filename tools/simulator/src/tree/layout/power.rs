@@ -34,8 +34,8 @@ fn hwmon_channels(layout: &mut Layout, board: &Board, (at, chip): (usize, &str),
         // A channel cannot be disabled here.
         let enable = File::Register(&["1"]);
         layout.put(format!("{hwmon}/in{channel}_enable"), enable);
-        let of = |rail: &Rail| rail.chip == chip && rail.channel == channel;
-        let Some(rail) = board.rails.iter().position(of) else {
+        let is_measured = |rail: &Rail| rail.chip == chip && rail.channel == channel;
+        let Some(rail) = board.rails.iter().position(is_measured) else {
             layout.put(format!("{hwmon}/in{channel}_label"), fixed("NC\n"));
             layout.put(format!("{hwmon}/in{channel}_input"), fixed("0\n"));
             layout.put(format!("{hwmon}/curr{channel}_input"), fixed("0\n"));
@@ -78,11 +78,11 @@ fn hwmon_channels(layout: &mut Layout, board: &Board, (at, chip): (usize, &str),
 
 fn iio_channels(layout: &mut Layout, board: &Board, chip: &str, device: &str) {
     layout.put(format!("{device}/name"), fixed("ina3221x\n"));
-    for (rail, of) in board.rails.iter().enumerate() {
-        if of.chip != chip {
+    for (rail, description) in board.rails.iter().enumerate() {
+        if description.chip != chip {
             continue;
         }
-        let channel = of.channel - 1;
+        let channel = description.channel - 1;
         let files = [
             (format!("rail_name_{channel}"), RailFile::Label),
             (format!("in_voltage{channel}_input"), RailFile::Millivolts),

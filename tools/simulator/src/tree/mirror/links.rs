@@ -8,7 +8,7 @@
 //! | EBUSY | a terminal in exclusive use | open fails (only without CAP_SYS_ADMIN) |
 //! | EROFS | a read-only file system of a helper process | open for writing fails; reads work |
 //!
-//! A read of `/proc/self/setgroups` gives the kernel's text.
+//! A read of `/proc/self/setgroups` gives Linux's text.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! A living board, seen from another process.
 //!
-//! The board's process holds an exclusive lock (`flock`) on the file [`PROGRESS`]. The kernel
+//! The board's process holds an exclusive lock (`flock`) on the file [`PROGRESS`]. Linux
 //! releases the lock when the process ends, whatever ends it.
 
 use std::fmt::{self, Display, Formatter};
@@ -19,7 +19,7 @@ use crate::machine::Work;
 /// File of the workload's progress, in the root; its one line is a [`Progress`].
 pub const PROGRESS: &str = "progress";
 
-/// Time between two looks at the board's files.
+/// Time between two readings of the board's files.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Timeout of the board's answer to a command. A board answers within some ms.
@@ -129,16 +129,16 @@ impl Living {
 
     /// What the board's workloads have done up to now.
     pub fn progress(&self) -> Result<Progress, LivingError> {
-        let look = || read(&self.progress, 0).map_err(|error| self.io(PROGRESS, error));
+        let progress = || read(&self.progress, 0).map_err(|error| self.io(PROGRESS, error));
         while self.lives()? {
-            let text = look()?;
+            let text = progress()?;
             if text.is_empty() {
                 // The board is being made.
                 thread::sleep(POLL);
                 continue;
             }
             // Linux does not promise that a read sees a concurrent write whole.
-            if text == look()? {
+            if text == progress()? {
                 let defect = || self.io(PROGRESS, io::ErrorKind::InvalidData.into());
                 return Progress::parse(&text).ok_or_else(defect);
             }

@@ -2,7 +2,7 @@
 //! without FUSE.
 //!
 //! When a program writes a file, inotify reports it, [`Tree::write`] gets the contents, and the
-//! file then shows what the kernel would show. After a refused write the file shows the old value
+//! file then shows what Linux would show. After a refused write the file shows the old value
 //! again, and `control.log` has a line.
 //!
 //! **Files are changed in place.** A new value is written into the same file, not into a new file

@@ -48,7 +48,7 @@ fn is_set_for(running: &mut Running, watts: i64) -> bool {
     (most - 100..most).contains(&critical_ma(running))
 }
 
-/// The highest true mean of 10 ms in some seconds without any look, in W.
+/// The highest true mean of 10 ms in some seconds without any step, in W.
 fn unattended(running: &mut Running, seconds: u32) -> f64 {
     let files = running.control.files();
     files.wait(Duration::from_millis(20));
@@ -62,7 +62,7 @@ fn unattended(running: &mut Running, seconds: u32) -> f64 {
 }
 
 #[test]
-fn the_limits_are_set_before_the_first_look_and_follow_the_limit() {
+fn the_limits_are_set_before_the_first_step_and_follow_the_limit() {
     let mut running = nano("15W");
     assert!(is_set_for(&mut running, 15));
     running.run(10);
@@ -161,7 +161,7 @@ fn a_backstop_that_throttles_for_long_lowers_the_mode() {
             set_power_factor(&mut running, factor);
             let end = running.now() + Duration::from_millis(25);
             while running.now() < end {
-                running.look();
+                running.step();
             }
         }
     }

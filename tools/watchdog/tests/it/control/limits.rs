@@ -156,9 +156,9 @@ fn only_modes_with_the_configured_cores_are_chosen() {
         let mut config = config("30W");
         config.cores = Some(Cores { least, most });
         let setup = setup(&orin(), config.clone()).expect("usable");
-        let of = |id| setup.choices.mode(id).expect("a mode").cores;
+        let cores = |id| setup.choices.mode(id).expect("a mode").cores;
         let mut points = setup.choices.front.points().iter();
-        assert!(points.all(|point| (least..=most).contains(&of(point.mode))));
+        assert!(points.all(|point| (least..=most).contains(&cores(point.mode))));
         let mut running = Running::with(orin(), config);
         let watts = running.run(60);
         assert!((20.0..30.3).contains(&watts), "{watts} W");
@@ -178,7 +178,7 @@ fn only_modes_with_the_configured_cores_are_chosen() {
     );
 }
 
-/// At rest the kernel runs the clocks below those of the mode. Under load the limit holds, as with
+/// At rest Linux runs the clocks below those of the mode. Under load the limit holds, as with
 /// pinned clocks.
 #[test]
 fn capped_clocks_hold_the_limit_and_save_energy_at_rest() {
@@ -214,7 +214,7 @@ fn an_average_is_held() {
     let power = Milliwatts(40_000);
     running.control.set_limit(Limit {
         average,
-        ..Limit::of(power)
+        ..Limit::from_power(power)
     });
     running.run(120);
     let before = running.control.files().tree.jetson().energy_j();
@@ -249,7 +249,7 @@ fn heat_lowers_the_limit() {
     let mut log = Vec::new();
     let mut emit = |event: Event<'_>| log.push(event.to_string());
     for second in 0..20 {
-        control.look(Milliseconds(1_000 * second), &mut emit);
+        control.step(Milliseconds(1_000 * second), &mut emit);
         control.files().wait(Duration::from_secs(1));
     }
     let allowed = control.status().0.allowed;

@@ -64,7 +64,7 @@ struct Running {
     board: Board,
     next: Milliseconds,
     log: Vec<String>,
-    looks: u32,
+    steps: u32,
 }
 
 impl Running {
@@ -79,7 +79,7 @@ impl Running {
             control: Control::new(setup, files),
             next: Milliseconds(0),
             log: Vec::new(),
-            looks: 0,
+            steps: 0,
         }
     }
 
@@ -87,13 +87,13 @@ impl Running {
         self.control.files().tree.jetson().now()
     }
 
-    /// Runs one look, and waits until the next one is due.
-    fn look(&mut self) {
+    /// Runs one step, and waits until the next one is due.
+    fn step(&mut self) {
         let ms = Milliseconds(self.now().as_millis() as u64);
         let log = &mut self.log;
         let mut emit = |event: Event<'_>| log.push(event.to_string());
-        self.next = self.control.look(ms, &mut emit);
-        self.looks += 1;
+        self.next = self.control.step(ms, &mut emit);
+        self.steps += 1;
         let now = self.now();
         let next = Duration::from_millis(self.next.0);
         self.control.files().wait(next.saturating_sub(now));
@@ -105,7 +105,7 @@ impl Running {
         let joules = |it: &mut Self| it.control.files().tree.jetson().energy_j();
         let (mut from, mut before, mut most) = (self.now(), joules(self), 0_f64);
         while self.now() < end {
-            self.look();
+            self.step();
             let passed = self.now() - from;
             if passed >= Duration::from_secs(1) {
                 let now = joules(self);
@@ -116,12 +116,12 @@ impl Running {
         most
     }
 
-    /// The current that the sensor of the module's input shows after each look of a minute, in A.
+    /// The current that the sensor of the module's input shows after each step of a minute, in A.
     fn input_amperes(&mut self) -> Vec<f64> {
         let end = self.now() + Duration::from_secs(60);
         let mut found = Vec::new();
         while self.now() < end {
-            self.look();
+            self.step();
             let reading = self.control.files().tree.jetson().channel(0).reading();
             found.push(reading.milliamperes as f64 / 1e3);
         }
@@ -149,5 +149,5 @@ impl Running {
 }
 
 fn limit(watts: u32) -> Limit {
-    Limit::of(Milliwatts(1_000 * watts))
+    Limit::from_power(Milliwatts(1_000 * watts))
 }

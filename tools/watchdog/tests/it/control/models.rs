@@ -131,7 +131,7 @@ fn without_a_model_that_fits_the_limit_holds_by_measurement() {
         let (without, most) = hold(flat_one);
         let figures = format!("{limit} W: {without:.2?} of {with:.2?}/s, at most {most:.2} W");
         println!("{figures}");
-        // The first look may find the board in MAXN still.
+        // The first step may find the board in MAXN still.
         assert!(most <= f64::from(limit), "{figures}");
         assert!(
             without[0] > 0.5 * with[0] && without[1] > 0.6 * with[1],
@@ -150,7 +150,7 @@ fn with_a_model_too_low(factor: f64) -> (f64, Running) {
     let mut running = Running::with(orin(), config);
     let (mut over_s, mut before) = (0.0, (0.0, 0.0));
     while running.now() < Duration::from_secs(60) {
-        running.look();
+        running.step();
         let jetson = running.control.files().tree.jetson();
         let now = (jetson.now().as_secs_f64(), jetson.calm_energy_j());
         let passed_s = now.0 - before.0;
@@ -177,7 +177,7 @@ fn a_model_that_is_far_too_low_is_contradicted_by_the_sensor() {
 #[test]
 fn a_model_in_watts_is_never_used() {
     let (over_s, mut running) = with_a_model_too_low(1_000.0);
-    // The board is in MAXN until the first look.
+    // The board is in MAXN until the first step.
     assert!(over_s < 0.1, "{over_s} s: {:#?}", running.log);
     let most = running.run(60);
     assert!((14.0..20.0).contains(&most), "{most} W: {:#?}", running.log);

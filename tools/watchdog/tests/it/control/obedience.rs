@@ -38,7 +38,7 @@ fn run(faults: &[String], limit_w: u32, seconds: u64) -> (Cell, Running) {
     let mut last = (0.0, 0.0);
     let (mut first, mut before_last) = (None, (0, 0));
     while running.now() < start + Duration::from_secs(seconds) {
-        running.look();
+        running.step();
         let passed = running.now() - start;
         let told = (running.control.status().0.changes, running.log.len());
         if passed >= Duration::from_secs(60) {

@@ -86,7 +86,7 @@ fn readings_of_a_xavier_under_load_only_raise_the_allowed_power() {
     let at_discovery = setup(&files, config.clone()).expect("usable");
     let once = at_discovery.choice().expect("a mode that fits").mode;
     let mut running = Running::with(files, config);
-    running.control.look(Milliseconds(0), &mut |_| {});
+    running.control.step(Milliseconds(0), &mut |_| {});
     let (first, mode) = running.control.status();
     assert_eq!(mode, at_discovery.first());
     assert_eq!(mode, at_discovery.mode(once));
@@ -132,14 +132,14 @@ fn sensor_reads_take_at_most_six_percent_of_the_bus_on_average() {
         let mut running = Running::with(files, config_of(board, watts));
         running.run(60);
         let before = running.control.files().registers.get();
-        running.looks = 0;
+        running.steps = 0;
         running.run(SECONDS);
         let registers = running.control.files().registers.get() - before;
         let part = registers as f64 * REGISTER_S / SECONDS as f64;
         println!(
             "{board}: reads take {:.1} % of the I2C bus, {:.1} looks and glances a second",
             100.0 * part,
-            f64::from(running.looks) / SECONDS as f64
+            f64::from(running.steps) / SECONDS as f64
         );
         assert!(part > 0.0 && part <= 0.07, "{board} at {watts}: {part}");
         if board == "orin-agx-64" {

@@ -5,7 +5,7 @@ use crate::board::{booted, load};
 use wattgate_runtime::governor::State;
 use wattgate_watchdog::control::Throttling;
 
-/// The kernel lowers the limits of the clocks by itself, and shows it.
+/// Linux lowers the limits of the clocks by itself, and shows it.
 #[test]
 fn caps_of_cooling_are_no_failure_and_no_other_program() {
     let mut running = Running::new(orin(), "30W");

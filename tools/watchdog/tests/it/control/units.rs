@@ -18,9 +18,9 @@ const NOW: UtcSeconds = UtcSeconds(1_800_000_000);
 const GPU_LOAD: &str = "/sys/class/devfreq/17000000.gv11b/device/load";
 
 fn board(unit: Unit) -> Simulated {
-    let of = Description::named(BOARD).expect("a board");
-    let boot = Some(of.ungated().id);
-    let mut files = Simulated::new(Tree::new(of, unit, 0, boot).expect("a mode"));
+    let description = Description::named(BOARD).expect("a board");
+    let boot = Some(description.ungated().id);
+    let mut files = Simulated::new(Tree::new(description, unit, 0, boot).expect("a mode"));
     load(&mut files);
     files
 }

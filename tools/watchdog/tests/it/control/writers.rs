@@ -122,7 +122,7 @@ fn nvpmodel_that_runs_twice_a_second_does_not_flood_the_log() {
         for half in 0..120 {
             running.inject("nvpmodel 2");
             while (running.next.0 % 1_000 < 500) == (half % 2 == 0) {
-                running.look();
+                running.step();
             }
         }
         lines.push(running.log.len() - before);
@@ -136,12 +136,12 @@ fn nvpmodel_that_runs_twice_a_second_does_not_flood_the_log() {
 }
 
 #[test]
-fn a_raised_clock_is_detected_at_the_next_look() {
+fn a_raised_clock_is_detected_at_the_next_step() {
     let mut running = Running::new(orin(), "20W");
     running.run(30);
     running.inject(&format!("write {GPU_MAX} 1300500000"));
     for _ in 0..2 {
-        running.look();
+        running.step();
     }
     assert!(running.has_logged("changed the mode"));
 }
@@ -174,7 +174,7 @@ fn control_survives_a_read_only_board() {
     let mut log = Vec::new();
     for tenth in 0..100 {
         let mut emit = |event: Event<'_>| log.push(event.to_string());
-        control.look(Milliseconds(100 * tenth), &mut emit);
+        control.step(Milliseconds(100 * tenth), &mut emit);
         control.files().wait(Duration::from_millis(100));
     }
     assert_eq!(control.status().0.state, State::Safe(Cause::CannotHold));

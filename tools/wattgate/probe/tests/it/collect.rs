@@ -156,8 +156,8 @@ fn a_directory_without_permission_is_a_fault_and_no_absence() {
     if is_root {
         return;
     }
-    let of = |path: &str| probe.directories.iter().find(|it| it.path == path);
-    let listed = of("/sys/kernel/debug").map(|it| &it.names);
+    let directory = |path: &str| probe.directories.iter().find(|it| it.path == path);
+    let listed = directory("/sys/kernel/debug").map(|it| &it.names);
     assert_eq!(listed, Some(&Names::Fault(Fault::Errno(13))));
     let rate = "/sys/kernel/debug/bpmp/debug/clk/emc/rate";
     assert_eq!(Recorded::new(probe).text(rate), Err(Fault::Errno(13)));
@@ -192,11 +192,11 @@ fn the_sensors_are_recorded_and_replayed_in_a_loop() {
         let value = 1_000 + number.cast_signed();
         sample.values[sensor] = (number != 1).then_some(value);
     }
-    let of = probe.samples.len() as i64;
+    let number_of_samples = probe.samples.len() as i64;
     let mut files = Recorded::new(probe);
-    for step in 0..3 * of {
+    for step in 0..3 * number_of_samples {
         let shown = files.text(SENSOR);
-        match step % of {
+        match step % number_of_samples {
             1 => assert_eq!(shown, Err(Fault::Errno(5))),
             number => assert_eq!(shown, Ok(format!("{}\n", 1_000 + number))),
         }

@@ -1,4 +1,4 @@
-//! A recorded board takes writes as the kernel does.
+//! A recorded board takes writes as Linux does.
 
 use std::io;
 use std::path::Path;

@@ -121,8 +121,8 @@ fn text(breakdown: &Breakdown) -> String {
     }
     if !breakdown.unanswered.is_empty() {
         text += "\nNot answered\n";
-        for of in &breakdown.unanswered {
-            text += &format!("  {}: needs {}\n", of.question, of.needs);
+        for unanswered in &breakdown.unanswered {
+            text += &format!("  {}: needs {}\n", unanswered.question, unanswered.needs);
         }
     }
     text

@@ -66,7 +66,12 @@ fn text(boards: &Boards) -> String {
         boards.test_units.join(", ")
     );
     for target in Target::ALL {
-        let results = || boards.results.iter().filter(move |of| of.target == target);
+        let results = || {
+            boards
+                .results
+                .iter()
+                .filter(move |result| result.target == target)
+        };
         if results().next().is_none() {
             continue;
         }
@@ -80,27 +85,28 @@ fn text(boards: &Boards) -> String {
             "MAE",
             "unit"
         );
-        for of in results() {
+        for result in results() {
             let from_to = |limit: u32| {
-                let [one, several] = [&of.one, &of.several].map(|score| score.within(limit));
+                let [one, several] =
+                    [&result.one, &result.several].map(|score| score.within(limit));
                 format!("{one:.1} -> {several:.1}")
             };
-            let units = of.difference_pct.iter();
+            let units = result.difference_pct.iter();
             let units: Vec<String> = units.map(|unit| format!("{:+.1} %", unit.pct)).collect();
             text += &format!(
                 "{:<20}{:>16}{:>16}{:>6.1} %{:>7.1} %{:>7.1} %  {}\n",
-                of.kernel,
+                result.kernel,
                 from_to(5),
                 from_to(10),
-                of.gain_pct.within_10,
-                -of.gain_pct.rmse,
-                -of.gain_pct.mae,
+                result.gain_pct.within_10,
+                -result.gain_pct.rmse,
+                -result.gain_pct.mae,
                 units.join(", ")
             );
         }
         let count = results().count() as f64;
-        let mean = |of: &dyn Fn(&crate::kernels::boards::GainPct) -> f64| {
-            results().map(|result| of(&result.gain_pct)).sum::<f64>() / count
+        let mean = |gain: &dyn Fn(&crate::kernels::boards::GainPct) -> f64| {
+            results().map(|result| gain(&result.gain_pct)).sum::<f64>() / count
         };
         text += &format!(
             "{:<20}{:>16}{:>16}{:>6.1} %{:>7.1} %{:>7.1} %\n",

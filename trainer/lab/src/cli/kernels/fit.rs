@@ -82,9 +82,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn report(models: &KernelModels, bytes: usize) -> Report {
     let kernels = models.kinds().map(|kind| {
-        let errors = models.of(kind).map_or(&[][..], |model| model.errors());
-        let rms = |of: &dyn Fn(usize) -> f64| {
-            let square: f64 = (0..errors.len()).map(|at| of(at).powi(2)).sum();
+        let errors = models
+            .for_kind(kind)
+            .map_or(&[][..], |model| model.errors());
+        let rms = |error_at: &dyn Fn(usize) -> f64| {
+            let square: f64 = (0..errors.len()).map(|at| error_at(at).powi(2)).sum();
             100.0 * (square / errors.len() as f64).sqrt()
         };
         OfKernel {
@@ -111,10 +113,10 @@ fn text(report: &Report, output: &Path) -> String {
         "{}, {}: {} rows of {} units\n\n{:<20}{:>12}{:>12}\n",
         report.device, report.kind, report.rows, report.units, "units differ by", "time", "power"
     );
-    for of in &report.kernels {
+    for row in &report.kernels {
         text += &format!(
             "{:<20}{:>10.2} %{:>10.2} %\n",
-            of.kernel, of.unit_time_pct, of.unit_power_pct
+            row.kernel, row.unit_time_pct, row.unit_power_pct
         );
     }
     text + &format!("wrote {}, {} bytes\n", output.display(), report.bytes)

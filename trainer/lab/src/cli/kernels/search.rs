@@ -92,7 +92,7 @@ fn text(trials: &[Trial], output: &Path) -> String {
                 max_depth,
                 learning_rate,
                 ..
-            } = tuned.of(kind, target);
+            } = tuned.for_kernel(kind, target);
             let most = own.iter().map(|trial| trial.rows).max();
             let on_most = own.iter().filter(|trial| Some(trial.rows) == most);
             let best = on_most

@@ -70,7 +70,7 @@ fn text(all: &[Capped]) -> String {
     {
         let [cores, cpu, gpu, emc] = *mode;
         let mhz = |khz: u32| f64::from(khz) / 1e3;
-        let off = |of: fn(&Figures) -> f64| 100.0 * (of(capped) / of(pinned) - 1.0);
+        let off = |figure: fn(&Figures) -> f64| 100.0 * (figure(capped) / figure(pinned) - 1.0);
         let mode = format!("{cores}, {:.0}, {:.0}, {:.0}", mhz(cpu), mhz(gpu), mhz(emc));
         let line = writeln!(
             text,

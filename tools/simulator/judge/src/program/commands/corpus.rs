@@ -118,7 +118,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     }
     or(&mut stored, None);
 
-    let modes = modes.of(&board, seed)?;
+    let modes = modes.select(&board, seed)?;
     let mut fed = Vec::new();
     for &minibatch in &minibatches {
         for &workers in &workers {

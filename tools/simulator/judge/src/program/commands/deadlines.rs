@@ -78,10 +78,12 @@ fn text(cases: &[Case]) -> String {
             return;
         }
         let n = chosen.len() as f64;
-        let share =
-            |of: fn(&Case) -> bool| 100.0 * chosen.iter().filter(|it| of(it)).count() as f64 / n;
-        let mean = |of: fn(&Case) -> f64| chosen.iter().map(|it| of(it)).sum::<f64>() / n;
-        let most = |of: fn(&Case) -> f64| chosen.iter().map(|it| of(it)).fold(0.0, f64::max);
+        let share = |holds: fn(&Case) -> bool| {
+            100.0 * chosen.iter().filter(|it| holds(it)).count() as f64 / n
+        };
+        let mean = |figure: fn(&Case) -> f64| chosen.iter().map(|it| figure(it)).sum::<f64>() / n;
+        let most =
+            |figure: fn(&Case) -> f64| chosen.iter().map(|it| figure(it)).fold(0.0, f64::max);
         text += &format!(
             "{name:<32}{:>7}{:>8.1}{:>11.3}{:>14.1}{:>12.3}{:>10.3}{:>9.2}\n",
             chosen.len(),

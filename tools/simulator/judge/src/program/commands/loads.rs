@@ -66,7 +66,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         Some(board) => vec![board.as_str()],
         None => BOARDS.to_vec(),
     };
-    let benches = names.iter().map(|board| Bench::of(board, &weights));
+    let benches = names.iter().map(|board| Bench::load(board, &weights));
     let benches: Vec<Bench> = benches.collect::<Result<_, _>>()?;
     let kinds = KINDS.into_iter();
     let kinds = kinds.filter(|kind| only_kind.is_none_or(|only| only == *kind));
@@ -123,10 +123,10 @@ const COLUMNS: &[Column<LoadRow>] = &[
 ];
 
 /// Width of the names of groups and rows.
-const NAMES: usize = 36;
+const NAME_WIDTH_OF_LOADS: usize = 36;
 
 fn table(rows: &[LoadRow]) -> String {
-    let mut table = Table::new(NAMES, COLUMNS);
+    let mut table = Table::new(NAME_WIDTH_OF_LOADS, COLUMNS);
     for row in rows {
         let limit_w = f64::from(row.limit_mw) / 1e3;
         table.row(
@@ -177,7 +177,7 @@ fn speed(rows: &[LoadRow]) -> String {
 
 /// One line for each kind of load, over all boards, limits and seeds.
 fn summary(rows: &[LoadRow]) -> String {
-    let mut table = Table::new(NAMES, SUMMARY_COLUMNS);
+    let mut table = Table::new(NAME_WIDTH_OF_LOADS, SUMMARY_COLUMNS);
     for of_kind in rows.chunk_by(|a, b| a.kind == b.kind) {
         table.row("all boards and limits", &of_kind[0].kind, of_kind);
     }

@@ -57,7 +57,11 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let chosen = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    let all = if is_live { live::SCENARIOS } else { SCENARIOS };
+    let all = if is_live {
+        live::LIVE_SCENARIOS
+    } else {
+        SCENARIOS
+    };
     let scenarios: Vec<_> = all.iter().filter(|it| chosen(it.name)).collect();
     if let (true, Some(value)) = (scenarios.is_empty(), only) {
         return Err(Failure::Value {
@@ -120,10 +124,10 @@ const COLUMNS: &[Column<ScenarioRow>] = &[
 ];
 
 /// Width of the names of groups and rows.
-const NAMES: usize = 45;
+const NAME_WIDTH_OF_SCENARIOS: usize = 45;
 
 fn table(rows: &[ScenarioRow]) -> String {
-    let mut table = Table::new(NAMES, COLUMNS);
+    let mut table = Table::new(NAME_WIDTH_OF_SCENARIOS, COLUMNS);
     for row in rows {
         let (scenario, board, ms) = (row.scenario, row.board, row.time_constant_ms);
         let group = format!("{scenario}, {board}, {ms} ms");
@@ -139,7 +143,8 @@ fn worst(rows: &[ScenarioRow]) -> String {
     let mut text = String::new();
     for sensor in &SENSORS {
         let period = sensor.time_constant.as_millis() as u64;
-        let of = |is: &dyn Fn(&ScenarioRow) -> bool, figure: fn(&ScenarioRow) -> Option<f64>| {
+        let highest = |is: &dyn Fn(&ScenarioRow) -> bool,
+                       figure: fn(&ScenarioRow) -> Option<f64>| {
             let rows = rows.iter().filter(|row| row.governor == "wattgate");
             let rows = rows.filter(|row| row.time_constant_ms == period && is(row));
             rows.filter_map(figure).max_by(f64::total_cmp)
@@ -152,13 +157,17 @@ fn worst(rows: &[ScenarioRow]) -> String {
         let over = |row: &ScenarioRow| Some(row.time_over_pct.worst);
         let changes = |row: &ScenarioRow| Some(row.changes_per_min.worst);
         let lines = [
-            ("longest, ms", of(&all, longest), 0),
-            ("over, %, steady", of(&steady, over), 3),
-            ("speed, %, steady", of(&steady, slow).map(|it| -it), 1),
-            ("changes/min, steady", of(&steady, changes), 1),
-            ("speed, %, nominal", of(&nominal, slow).map(|it| -it), 1),
-            ("excess, %, nominal", of(&nominal, excess), 1),
-            ("safe, ms", of(&all, safe), 0),
+            ("longest, ms", highest(&all, longest), 0),
+            ("over, %, steady", highest(&steady, over), 3),
+            ("speed, %, steady", highest(&steady, slow).map(|it| -it), 1),
+            ("changes/min, steady", highest(&steady, changes), 1),
+            (
+                "speed, %, nominal",
+                highest(&nominal, slow).map(|it| -it),
+                1,
+            ),
+            ("excess, %, nominal", highest(&nominal, excess), 1),
+            ("safe, ms", highest(&all, safe), 0),
         ];
         for (name, value, digits) in lines {
             if let Some(value) = value {

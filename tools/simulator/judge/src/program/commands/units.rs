@@ -224,7 +224,7 @@ impl Options {
         seed: u64,
         folder: &Path,
     ) -> Result<PathBuf, Failure> {
-        let modes = Modes::Random(self.modes).of(board, seed)?;
+        let modes = Modes::Random(self.modes).select(board, seed)?;
         let model = folder.join("model.wgt");
         let mut fit = Command::new(&self.trainer);
         fit.arg("fit");

@@ -48,7 +48,7 @@ Example:
   wattgate-simulator workload --root /dev/shm/board --workload mobilenetv3
 ";
 
-/// Time between two looks at the board's count, which changes every 5 ms.
+/// Time between two readings of the board's count, which changes every 5 ms.
 const POLL: Duration = Duration::from_millis(5);
 
 const OFF: &str = "load off";
@@ -125,7 +125,7 @@ struct Run {
     board: Living,
     /// The work of the workloads before this one.
     before: Work,
-    /// The work since then, at the last look.
+    /// The work since then, at the last reading.
     done: Work,
     /// Its whole steps.
     told: Work,
@@ -158,7 +158,7 @@ impl Run {
     }
 }
 
-/// The work of the whole steps, at most `most`, of the work `now`: between two looks the pace is
+/// The work of the whole steps, at most `most`, of the work `now`: between two readings the pace is
 /// taken as constant. `told` is that of the whole steps in the work `before`.
 fn whole_steps(told: &Work, before: &Work, now: &Work, most: f64) -> Work {
     let steps = now.minibatches.floor().min(most);

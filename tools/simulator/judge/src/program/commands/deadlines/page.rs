@@ -15,13 +15,13 @@ pub fn page(courses: &[Course], cases: &[Case], table: &str) -> Result<String, F
     boards.dedup();
     let (mut charts, mut rows) = (String::new(), String::new());
     for board in boards {
-        let of = courses.iter().filter(|course| course.board == board);
-        let of: Vec<&Course> = of.collect();
-        let limit_w = of.first().map_or(0.0, |course| course.limit_w);
-        charts += &chart(&of, &format!("{board}: power, W"), 1, Some(limit_w))?;
-        charts += &chart(&of, &format!("{board}: steps"), 2, None)?;
-        let race = of.first().map_or(1.0, |course| course.energy_j);
-        for course in of {
+        let on_board = courses.iter().filter(|course| course.board == board);
+        let on_board: Vec<&Course> = on_board.collect();
+        let limit_w = on_board.first().map_or(0.0, |course| course.limit_w);
+        charts += &chart(&on_board, &format!("{board}: power, W"), 1, Some(limit_w))?;
+        charts += &chart(&on_board, &format!("{board}: steps"), 2, None)?;
+        let race = on_board.first().map_or(1.0, |course| course.energy_j);
+        for course in on_board {
             writeln!(
                 rows,
                 "<tr><td>{board}<td>{}<td>{}<td>{:.1}<td>{:.0}<td>{:.2}<td>{:+.1}",
@@ -65,7 +65,7 @@ fn chart(
     limit: Option<f64>,
 ) -> Result<String, Failed> {
     let points = || courses.iter().flat_map(|course| &course.points);
-    let most = |of: usize| points().map(|point| point[of]).fold(1.0, f64::max);
+    let most = |coordinate: usize| points().map(|point| point[coordinate]).fold(1.0, f64::max);
     let (end, high) = (most(0), most(column).max(limit.unwrap_or(0.0)));
     let line = |course: &&Course| Line {
         label: course.aim.to_owned(),

@@ -82,10 +82,10 @@ fn chart(
     trained.dedup();
     let line = |spread: f64| -> Vec<(f64, f64)> {
         let mean = |&n: &u64| {
-            let of = once
+            let alike = once
                 .iter()
                 .filter(|row| row.spread == spread && row.trained == n);
-            let values: Vec<f64> = of.map(|row| figure(row)).collect();
+            let values: Vec<f64> = alike.map(|row| figure(row)).collect();
             (
                 n as f64,
                 values.iter().sum::<f64>() / values.len().max(1) as f64,

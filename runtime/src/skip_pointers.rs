@@ -12,9 +12,9 @@
 
 use core::ops::Range;
 
-use crate::point::{Direction, Leaps, Objective, Point, cost};
+use crate::point::{Direction, Objective, Point, SkipPointers, cost};
 
-/// Sets the leaps of all points of a front.
+/// Sets the skip pointers of all points of a front.
 pub fn set(points: &mut [Point]) {
     for objective in [Objective::Energy, Objective::EnergyDelay] {
         set_one(points, objective, Direction::Back);
@@ -24,7 +24,7 @@ pub fn set(points: &mut [Point]) {
 
 #[inline(never)]
 fn set_one(points: &mut [Point], objective: Objective, way: Direction) {
-    let shift = Leaps::shift(objective, way);
+    let shift = SkipPointers::shift(objective, way);
     let last = points.len().wrapping_sub(1);
     let mut best = (0, (u64::MAX, u32::MAX));
     for step in 0..points.len() {
@@ -38,14 +38,14 @@ fn set_one(points: &mut [Point], objective: Objective, way: Direction) {
             if cost < best.1 || (cost == best.1 && index < best.0) {
                 best = (index, cost);
             }
-            point.leaps.set(shift, index.abs_diff(best.0));
+            point.skips.set(shift, index.abs_diff(best.0));
         }
     }
 }
 
 /// The index of the first optimum of a range of a front, for an objective that contains energy.
 pub fn best(points: &[Point], stretch: Range<usize>, objective: Objective) -> Option<usize> {
-    let length = |point: &Point, way| point.leaps.length(Leaps::shift(objective, way));
+    let length = |point: &Point, way| point.skips.length(SkipPointers::shift(objective, way));
     let mut at = stretch.end.checked_sub(1)?;
     while let back @ 1.. = length(points.get(at)?, Direction::Back) {
         at = at.checked_sub(back)?;

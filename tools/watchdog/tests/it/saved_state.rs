@@ -1,4 +1,4 @@
-//! The prior state and its file: boots, crashes, and disks that cannot be written.
+//! The saved state and its file: boots, crashes, and disks that cannot be written.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use wattgate_board::{Board, Disk, SavedError};
 use wattgate_runtime::{Milliseconds, PowerMode};
 use wattgate_simulated_board::tree::mirror::Mirror;
-use wattgate_watchdog::prior::{Origin, Prior, Unusable};
+use wattgate_watchdog::saved_state::{Origin, SavedState, Unusable};
 
 const MINUTE: u64 = 60_000;
 
@@ -35,9 +35,9 @@ impl Still {
         self.rig.root.join("var/lib/wattgate")
     }
 
-    fn keep(&self) -> Prior {
-        let prior = Prior::keep(&self.board, &Disk, &self.rig.root, &self.directory());
-        prior.expect("kept")
+    fn keep(&self) -> SavedState {
+        let saved_state = SavedState::keep(&self.board, &Disk, &self.rig.root, &self.directory());
+        saved_state.expect("kept")
     }
 
     /// Changes the mode, as a daemon does.
@@ -47,8 +47,8 @@ impl Still {
         applied.expect("the board has the mode");
     }
 
-    fn restore(&mut self, prior: Prior) {
-        let restored = prior.restore(&mut self.board, &mut Disk);
+    fn restore(&mut self, saved_state: SavedState) {
+        let restored = saved_state.restore(&mut self.board, &mut Disk);
         restored.expect("restored");
     }
 
@@ -76,12 +76,12 @@ fn within_a_boot_the_file_that_was_left_is_trusted() {
     assert_eq!(second.origin(), &Origin::Left);
     still.restore(second);
     assert_eq!(still.rig.knobs(), before);
-    assert!(!still.rig.prior().exists());
+    assert!(!still.rig.saved_state_file().exists());
 }
 
-fn session(still: &Still) -> Prior {
+fn session(still: &Still) -> SavedState {
     let root = &still.rig.root;
-    let session = Prior::of_session(&still.board, &Disk, root, &still.directory());
+    let session = SavedState::of_session(&still.board, &Disk, root, &still.directory());
     session.expect("kept")
 }
 
@@ -93,7 +93,7 @@ fn the_state_of_a_session_that_crashed_is_taken_over() {
     let _crashed = session(&still);
     still.change();
     let root = &still.rig.root;
-    let left = Prior::left(&Disk, root, &still.directory()).expect("readable");
+    let left = SavedState::left(&Disk, root, &still.directory()).expect("readable");
     let left = left.expect("the session's");
     still.restore(left);
     assert_eq!(still.rig.knobs(), before);
@@ -106,7 +106,7 @@ fn the_state_of_a_session_that_crashed_is_taken_over() {
 }
 
 #[test]
-fn a_prior_state_of_this_boot_is_older_than_that_of_a_session() {
+fn a_saved_state_of_this_boot_is_older_than_that_of_a_session() {
     let mut still = Still::new();
     let before = still.rig.knobs();
     let _left = still.keep();
@@ -125,7 +125,7 @@ fn a_prior_state_of_this_boot_is_older_than_that_of_a_session() {
 }
 
 #[test]
-fn a_prior_state_of_an_earlier_boot_gives_way_to_that_of_a_session() {
+fn a_saved_state_of_an_earlier_boot_gives_way_to_that_of_a_session() {
     let mut still = Still::new();
     let _of_the_boot_before = still.keep();
     still.change();
@@ -144,18 +144,25 @@ fn a_prior_state_of_an_earlier_boot_gives_way_to_that_of_a_session() {
 fn after_a_reboot_the_file_that_was_left_is_discarded() {
     let still = Still::new();
     let _lost = still.keep();
-    let text = fs::read_to_string(still.rig.prior()).expect("saved");
+    let text = fs::read_to_string(still.rig.saved_state_file()).expect("saved");
     let (first, _) = text.split_once('\n').expect("lines");
     assert!(first.starts_with("boot_id "), "{text}");
     // Another state, in the same form: it must not be taken over.
     let max = "/cpufreq/policy0/scaling_max_freq ";
     let (head, tail) = text.split_once(max).expect("a clock");
     let (_, tail) = tail.split_once('\n').expect("a value");
-    fs::write(still.rig.prior(), format!("{head}{max}1\n{tail}")).expect("written");
+    fs::write(
+        still.rig.saved_state_file(),
+        format!("{head}{max}1\n{tail}"),
+    )
+    .expect("written");
     still.set_boot_id("00000000-0000-4000-8000-000000000001\n");
-    let prior = still.keep();
-    assert_eq!(prior.origin(), &Origin::SavedAgain(Unusable::OtherBoot));
-    let again = fs::read_to_string(still.rig.prior()).expect("saved");
+    let saved_state = still.keep();
+    assert_eq!(
+        saved_state.origin(),
+        &Origin::SavedAgain(Unusable::OtherBoot)
+    );
+    let again = fs::read_to_string(still.rig.saved_state_file()).expect("saved");
     assert!(again.starts_with("boot_id 00000000-0000-4000-8000-000000000001\n"));
     assert_eq!(knobs_in(&again), still.rig.knobs());
     assert_eq!(still.keep().origin(), &Origin::Left);
@@ -167,9 +174,9 @@ fn a_file_without_a_boot_id_is_trusted_until_the_next_boot() {
     let still = Still::new();
     let saved = still.board.save(&Disk).expect("readable");
     fs::create_dir_all(still.directory()).expect("made");
-    fs::write(still.rig.prior(), saved.to_string()).expect("written");
+    fs::write(still.rig.saved_state_file(), saved.to_string()).expect("written");
     assert_eq!(still.keep().origin(), &Origin::Left);
-    let text = fs::read_to_string(still.rig.prior()).expect("there");
+    let text = fs::read_to_string(still.rig.saved_state_file()).expect("there");
     assert!(text.starts_with("boot_id "), "{text}");
     assert!(text.ends_with(&saved.to_string()), "{text}");
     still.set_boot_id("00000000-0000-4000-8000-000000000001\n");
@@ -181,16 +188,19 @@ fn a_file_without_a_boot_id_is_trusted_until_the_next_boot() {
 fn without_a_readable_boot_id_the_file_is_trusted() {
     let still = Still::new();
     let _lost = still.keep();
-    let text = fs::read_to_string(still.rig.prior()).expect("saved");
+    let text = fs::read_to_string(still.rig.saved_state_file()).expect("saved");
     for id in ["", "no id\n"] {
         still.set_boot_id(id);
         assert_eq!(still.keep().origin(), &Origin::Left);
         // The file keeps the id that it has.
-        assert_eq!(fs::read_to_string(still.rig.prior()).expect("there"), text);
+        assert_eq!(
+            fs::read_to_string(still.rig.saved_state_file()).expect("there"),
+            text
+        );
     }
-    fs::remove_file(still.rig.prior()).expect("removed");
+    fs::remove_file(still.rig.saved_state_file()).expect("removed");
     assert_eq!(still.keep().origin(), &Origin::Saved);
-    let text = fs::read_to_string(still.rig.prior()).expect("saved");
+    let text = fs::read_to_string(still.rig.saved_state_file()).expect("saved");
     assert!(!text.contains("boot_id"), "{text}");
     assert_eq!(still.keep().origin(), &Origin::Left);
 }
@@ -211,7 +221,7 @@ fn a_defective_file_is_replaced() {
             SavedError::NoPair { line: 1 },
         ),
     ] {
-        fs::write(still.rig.prior(), text).expect("written");
+        fs::write(still.rig.saved_state_file(), text).expect("written");
         let origin = Origin::SavedAgain(Unusable::Defect(why));
         assert_eq!(still.keep().origin(), &origin);
     }
@@ -220,7 +230,11 @@ fn a_defective_file_is_replaced() {
 /// Makes the state directory a link to nothing, so that not even root can write there. Returns the
 /// directory that mends it.
 fn break_directory(rig: &Rig) -> PathBuf {
-    let directory = rig.prior().parent().expect("a directory").to_owned();
+    let directory = rig
+        .saved_state_file()
+        .parent()
+        .expect("a directory")
+        .to_owned();
     fs::create_dir_all(directory.parent().expect("a directory")).expect("made");
     let target = rig.root.join("mended");
     symlink(&target, &directory).expect("linked");
@@ -232,22 +246,25 @@ fn a_state_that_cannot_be_written_is_kept_in_memory_and_written_later() {
     let mut still = Still::new();
     let before = still.rig.knobs();
     let target = break_directory(&still.rig);
-    let mut prior = still.keep();
-    assert_eq!(prior.origin(), &Origin::Saved);
-    let error = prior.unwritten().expect("unwritten").to_string();
-    let path = still.rig.prior();
+    let mut saved_state = still.keep();
+    assert_eq!(saved_state.origin(), &Origin::Saved);
+    let error = saved_state.unwritten().expect("unwritten").to_string();
+    let path = still.rig.saved_state_file();
     assert!(
         error.starts_with(&format!("{}: ", path.display())),
         "{error}"
     );
     still.change();
-    assert!(!prior.retry(Milliseconds(0)));
+    assert!(!saved_state.retry(Milliseconds(0)));
     fs::create_dir(&target).expect("made");
     // At most one attempt a minute.
-    assert!(!prior.retry(Milliseconds(MINUTE - 1)));
-    assert!(prior.retry(Milliseconds(MINUTE)));
-    assert!(!prior.retry(Milliseconds(2 * MINUTE)), "once is enough");
-    assert!(prior.unwritten().is_none());
+    assert!(!saved_state.retry(Milliseconds(MINUTE - 1)));
+    assert!(saved_state.retry(Milliseconds(MINUTE)));
+    assert!(
+        !saved_state.retry(Milliseconds(2 * MINUTE)),
+        "once is enough"
+    );
+    assert!(saved_state.unwritten().is_none());
     let saved = fs::read_to_string(&path).expect("saved");
     assert_eq!(knobs_in(&saved), before);
     let mode = fs::metadata(&path).expect("there").permissions().mode();
@@ -289,14 +306,14 @@ fn after_a_crash_and_a_reboot_the_daemon_saves_the_state_anew() {
         assert_eq!(daemon.exit_code(), None);
         let booted = rig.knobs();
         set_boot_id(rig, "00000000-0000-4000-8000-000000000001\n");
-        let path = rig.prior();
+        let path = rig.saved_state_file();
         let mut daemon = rig.run(&format!(
             "<4>{}: saved before the last boot; replaced by the present settings",
             path.display()
         ));
         daemon.logs("<6>tracking; measured ");
         daemon.stop();
-        let saved = fs::read_to_string(rig.prior()).expect("saved");
+        let saved = fs::read_to_string(rig.saved_state_file()).expect("saved");
         assert_eq!(knobs_in(&saved), booted);
     });
 }

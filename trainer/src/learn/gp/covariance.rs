@@ -1,4 +1,4 @@
-//! The kernel of a Gaussian process and its derivatives.
+//! The covariance of a Gaussian process and its derivatives.
 
 use wattgate_runtime::grid::Axis;
 
@@ -8,7 +8,7 @@ use crate::learn::mean::{Mean, NOISE, Place};
 /// clocks, of CPU and GPU, that x and x′ share. The last part lets the value at one clock leave the smooth curve
 /// of its axis, as it does where firmware rounds the clock to another one, or where the voltage steps.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernel {
+pub struct Covariance {
     /// Chooses the inputs x of the linear part.
     mean: Mean,
     /// 1/l².
@@ -20,8 +20,8 @@ pub struct Kernel {
     pub noise: f64,
 }
 
-impl Kernel {
-    /// Creates a kernel from the logarithms of the four length scales, of a, b, c and s.
+impl Covariance {
+    /// Creates a covariance from the logarithms of the four length scales, of a, b, c and s.
     pub fn new(mean: Mean, theta: &[f64]) -> Self {
         Self {
             mean,
@@ -143,7 +143,7 @@ fn product(mean: Mean, x: &Place, y: &Place) -> f64 {
     }
 }
 
-/// What the kernel takes from each pair of places i ≥ j, column by column. It does not depend on
+/// What the covariance takes from each pair of places i ≥ j, column by column. It does not depend on
 /// the hyperparameters.
 #[derive(Debug)]
 pub struct Pairs {
@@ -154,7 +154,7 @@ pub struct Pairs {
 
 impl Pairs {
     /// Of all pairs of some places.
-    pub fn of(mean: Mean, places: &[Place]) -> Self {
+    pub fn from_places(mean: Mean, places: &[Place]) -> Self {
         let columns = (0..places.len()).map(|j| (&places[j], &places[j..]));
         let pairs = columns.flat_map(|(y, rest)| rest.iter().map(move |x| (x, y)));
         let squares = |i| pairs.clone().map(|(x, y)| squares(x, y)[i]).collect();

@@ -1,12 +1,12 @@
-//! The prior state: all settings before the daemon's first write, in a file that survives its end.
+//! The saved state: all settings before the daemon's first write, in a file that survives its end.
 //!
-//! The daemon leaves its mode on the board when it ends, and `wattgated restore` restores the prior state and
+//! The daemon leaves its mode on the board when it ends, and `wattgated restore` restores the saved state and
 //! removes the file. So a file that exists at the start was left by an earlier process: the board still has that
-//! process's settings, and the file holds the true prior state. A reboot sets the knobs anew: then the file is
+//! process's settings, and the file holds the true saved state. A reboot sets the knobs anew: then the file is
 //! discarded. Its first line, `boot_id ID`, tells the boot in which it was saved.
 //!
 //! A session of the profiler has a file of its own, `session`, since it restores at its end what was there at its
-//! start. If it crashed and there is no prior state, the daemon takes the session's.
+//! start. If it crashed and there is no saved state, the daemon takes the session's.
 //!
 //! A file without a boot id, as older versions write it, is trusted once, because it may be of this
 //! boot: it gets the present boot id. Without a readable boot id any file is trusted.
@@ -23,18 +23,18 @@ use wattgate_runtime::Milliseconds;
 use crate::boot::BootId;
 
 /// The daemon's file, and that of a session of the profiler.
-const PRIOR: &str = "prior";
-const SESSION: &str = "session";
+const STATE_FILE: &str = "prior";
+const SESSION_FILE: &str = "session";
 
 /// The first word of the line with the boot id.
 const BOOT_ID: &str = "boot_id ";
 
 /// Interval of attempts to write the file after a failure.
-const RETRY_INTERVAL: Milliseconds = Milliseconds(60_000);
+const WRITE_RETRY_INTERVAL: Milliseconds = Milliseconds(60_000);
 
-/// Why the prior state was not saved or not restored.
+/// Why the state was not saved or not restored.
 #[derive(Debug, Error)]
-pub enum PriorError {
+pub enum SavedStateError {
     /// A knob cannot be read.
     #[error("the state of the board cannot be saved: {0}")]
     Board(#[from] KnobError),
@@ -49,20 +49,20 @@ pub enum PriorError {
     Restore { path: PathBuf, why: RestoreError },
 }
 
-/// The prior state and its file.
+/// The saved state and its file.
 #[derive(Debug)]
-pub struct Prior {
+pub struct SavedState {
     path: PathBuf,
     saved: Saved,
     origin: Origin,
     boot: Option<BootId>,
     /// Why the file could not be written. The state is in memory only.
-    unwritten: Option<PriorError>,
+    unwritten: Option<SavedStateError>,
     /// When the last attempt to write the file was.
     tried: Option<Milliseconds>,
 }
 
-/// Where a prior state comes from.
+/// Where a saved state comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Saved from the board at this start.
@@ -84,7 +84,7 @@ pub enum Unusable {
     OtherBoot,
 }
 
-impl Prior {
+impl SavedState {
     /// Reads the file that an earlier process left, or saves the board's settings. `root` is the
     /// root of the board's files. If the file cannot be written, the state is kept in memory: see
     /// [`Self::unwritten`].
@@ -93,9 +93,9 @@ impl Prior {
         files: &impl Files,
         root: &Path,
         directory: &Path,
-    ) -> Result<Self, PriorError> {
+    ) -> Result<Self, SavedStateError> {
         take_session(files, root, directory);
-        Self::in_file(board, files, root, directory.join(PRIOR))
+        Self::in_file(board, files, root, directory.join(STATE_FILE))
     }
 
     /// The same for a session of the profiler.
@@ -104,8 +104,8 @@ impl Prior {
         files: &impl Files,
         root: &Path,
         directory: &Path,
-    ) -> Result<Self, PriorError> {
-        Self::in_file(board, files, root, directory.join(SESSION))
+    ) -> Result<Self, SavedStateError> {
+        Self::in_file(board, files, root, directory.join(SESSION_FILE))
     }
 
     fn in_file(
@@ -113,27 +113,29 @@ impl Prior {
         files: &impl Files,
         root: &Path,
         path: PathBuf,
-    ) -> Result<Self, PriorError> {
+    ) -> Result<Self, SavedStateError> {
         let boot = BootId::read(files, root);
         let origin = match left(&path)? {
             None => Origin::Saved,
-            Some((Some(of), _)) if boot.as_ref().is_some_and(|it| *it != of) => {
+            Some((Some(boot_of_file), _))
+                if boot.as_ref().is_some_and(|it| *it != boot_of_file) =>
+            {
                 Origin::SavedAgain(Unusable::OtherBoot)
             }
             Some((_, Err(why))) => Origin::SavedAgain(why.into()),
-            Some((of, Ok(mut saved))) => {
+            Some((boot_of_file, Ok(mut saved))) => {
                 board.complete(files, &mut saved);
-                let prior = Self::new(path, saved, Origin::Left, boot);
-                if of.is_none() && prior.boot.is_some() {
+                let saved_state = Self::new(path, saved, Origin::Left, boot);
+                if boot_of_file.is_none() && saved_state.boot.is_some() {
                     // Best effort: the file is as good as before.
-                    let _ = prior.write();
+                    let _ = saved_state.write();
                 }
-                return Ok(prior);
+                return Ok(saved_state);
             }
         };
-        let mut prior = Self::new(path, board.save(files)?, origin, boot);
-        prior.unwritten = prior.write().err();
-        Ok(prior)
+        let mut saved_state = Self::new(path, board.save(files)?, origin, boot);
+        saved_state.unwritten = saved_state.write().err();
+        Ok(saved_state)
     }
 
     /// The state that an earlier process of this boot left; `None` if there is none. A defective file is an error.
@@ -141,14 +143,18 @@ impl Prior {
         files: &impl Files,
         root: &Path,
         directory: &Path,
-    ) -> Result<Option<Self>, PriorError> {
+    ) -> Result<Option<Self>, SavedStateError> {
         take_session(files, root, directory);
-        let path = directory.join(PRIOR);
+        let path = directory.join(STATE_FILE);
         let boot = BootId::read(files, root);
         match left(&path)? {
             None => Ok(None),
-            Some((Some(of), _)) if boot.as_ref().is_some_and(|it| *it != of) => Ok(None),
-            Some((_, Err(why))) => Err(PriorError::Defect { path, why }),
+            Some((Some(boot_of_file), _))
+                if boot.as_ref().is_some_and(|it| *it != boot_of_file) =>
+            {
+                Ok(None)
+            }
+            Some((_, Err(why))) => Err(SavedStateError::Defect { path, why }),
             Some((_, Ok(saved))) => Ok(Some(Self::new(path, saved, Origin::Left, boot))),
         }
     }
@@ -172,7 +178,7 @@ impl Prior {
     }
 
     /// Writes the file; it is on the disk when this returns.
-    fn write(&self) -> Result<(), PriorError> {
+    fn write(&self) -> Result<(), SavedStateError> {
         let directory = self.path.parent();
         let there = directory.map_or(Ok(()), fs::create_dir_all);
         let text = text(&self.saved, self.boot.as_ref());
@@ -180,7 +186,7 @@ impl Prior {
         written.map_err(|source| self.io(source))
     }
 
-    /// Where the prior state comes from.
+    /// Where the saved state comes from.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -195,13 +201,13 @@ impl Prior {
         &self.path
     }
 
-    /// Why the file could not be written, such as a full disk: a crash then loses the prior state.
-    pub fn unwritten(&self) -> Option<&PriorError> {
+    /// Why the file could not be written, such as a full disk: a crash then loses the saved state.
+    pub fn unwritten(&self) -> Option<&SavedStateError> {
         self.unwritten.as_ref()
     }
 
     /// Fails if the file could not be written.
-    pub fn written(mut self) -> Result<Self, PriorError> {
+    pub fn written(mut self) -> Result<Self, SavedStateError> {
         match self.unwritten.take() {
             Some(error) => Err(error),
             None => Ok(self),
@@ -216,7 +222,7 @@ impl Prior {
             return false;
         }
         let tried = *self.tried.get_or_insert(now);
-        if now.since(tried) < RETRY_INTERVAL {
+        if now.since(tried) < WRITE_RETRY_INTERVAL {
             return false;
         }
         self.tried = Some(now);
@@ -232,16 +238,16 @@ impl Prior {
     }
 
     /// Restores the board's settings and removes the file; after a failure the file stays.
-    pub fn restore(self, board: &mut Board, files: &mut impl Files) -> Result<(), PriorError> {
+    pub fn restore(self, board: &mut Board, files: &mut impl Files) -> Result<(), SavedStateError> {
         if let Err(why) = board.restore(files, &self.saved) {
             let path = self.path;
-            return Err(PriorError::Restore { path, why });
+            return Err(SavedStateError::Restore { path, why });
         }
         self.remove()
     }
 
     /// Leaves the file for the next start of this boot. If it could not be written, tries again.
-    pub fn leave(self) -> Result<(), PriorError> {
+    pub fn leave(self) -> Result<(), SavedStateError> {
         match self.unwritten {
             Some(_) => self.write(),
             None => Ok(()),
@@ -249,7 +255,7 @@ impl Prior {
     }
 
     /// Removes the file.
-    pub fn remove(self) -> Result<(), PriorError> {
+    pub fn remove(self) -> Result<(), SavedStateError> {
         match fs::remove_file(&self.path) {
             // It could not be written, or another program has removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -257,21 +263,22 @@ impl Prior {
         }
     }
 
-    fn io(&self, source: io::Error) -> PriorError {
+    fn io(&self, source: io::Error) -> SavedStateError {
         let path = self.path.clone();
-        PriorError::Io { path, source }
+        SavedStateError::Io { path, source }
     }
 }
 
-/// Makes the file of a session that crashed the prior state, unless there is one of this boot, which is older.
+/// Makes the file of a session that crashed the saved state, unless there is one of this boot, which is older.
 fn take_session(files: &impl Files, root: &Path, directory: &Path) {
-    let (path, session) = (directory.join(PRIOR), directory.join(SESSION));
+    let (path, session) = (directory.join(STATE_FILE), directory.join(SESSION_FILE));
     let boot = BootId::read(files, root);
-    let is_of_this_boot =
-        |(of, saved): Left| saved.is_ok() && (of == boot || of.is_none() || boot.is_none());
-    let has_prior = left(&path).is_ok_and(|it| it.is_some_and(is_of_this_boot));
+    let is_of_this_boot = |(boot_of_file, saved): Left| {
+        saved.is_ok() && (boot_of_file == boot || boot_of_file.is_none() || boot.is_none())
+    };
+    let has_saved_state = left(&path).is_ok_and(|it| it.is_some_and(is_of_this_boot));
     // Mostly there is no such file.
-    let _ = match has_prior {
+    let _ = match has_saved_state {
         true => fs::remove_file(&session),
         false => fs::rename(&session, &path),
     };
@@ -281,7 +288,7 @@ fn take_session(files: &impl Files, root: &Path, directory: &Path) {
 type Left = (Option<BootId>, Result<Saved, SavedError>);
 
 /// Reads the file that was left; `None` if there is none.
-fn left(path: &Path) -> Result<Option<Left>, PriorError> {
+fn left(path: &Path) -> Result<Option<Left>, SavedStateError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(parse(&text))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -291,7 +298,7 @@ fn left(path: &Path) -> Result<Option<Left>, PriorError> {
         }
         Err(source) => {
             let path = path.to_owned();
-            Err(PriorError::Io { path, source })
+            Err(SavedStateError::Io { path, source })
         }
     }
 }
