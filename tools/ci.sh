@@ -3,8 +3,9 @@
 # at the end.
 #
 #     tools/ci.sh         what every change must pass, within 30 minutes: the tests of tools/test.sh, lint,
-#                         documentation, builds without std, images of firmware in QEMU
-#     tools/ci.sh full    those and all others: long tests, other processors, packages, demo, fuzzing
+#                         documentation, a build without std, figures of RESULTS.json
+#     tools/ci.sh full    those and all others: images of firmware in QEMU, long tests, other processors, packages,
+#                         demo, fuzzing
 #
 # Tests on measured data, and a part of the trainer's bounds, read ../shared/data; where that is
 # absent each of them says so and is skipped, unless WATTGATE_REQUIRE_DATA is set.
@@ -164,13 +165,18 @@ aarch64() {
         "${test[@]}" --doc
 }
 
-# Targets without std; the latter two have none of the vector instructions of their processors.
+# bare_metal TARGET…: the runtime for targets without std.
 bare_metal() {
     local target
-    for target in aarch64-unknown-none aarch64-unknown-none-softfloat x86_64-unknown-none; do
-        tools/cross.sh $target rustc --release --locked -p wattgate-runtime -- -D warnings ||
+    for target in "$@"; do
+        tools/cross.sh "$target" rustc --release --locked -p wattgate-runtime -- -D warnings ||
             return
     done
+}
+
+# RESULTS.md and the figures of other texts are those of RESULTS.json, and what is quick to run prints the same again.
+figures() {
+    target/release/wattgate-lab figures --check --run quick-loads,quick-methods
 }
 
 # The oldest compiler of the runtime, where rustup can fetch it.
@@ -218,10 +224,12 @@ tests() {
 # some of those run in real time. The package is last, when `target` is no longer locked.
 beside() {
     renice -n 19 $BASHPID >/dev/null
-    step "no_std, bare metal with and without vectors" apart bare_metal
+    step "no_std" apart bare_metal aarch64-unknown-none
     step "oldest compiler of the runtime" apart oldest
-    step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
     [ "$which" = full ] || return
+    # Without the vector instructions of their processors.
+    step "no_std without vectors" apart bare_metal aarch64-unknown-none-softfloat x86_64-unknown-none
+    step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
     step "runtime tests with overflow checks and plain vectors" checked
     step "host tests on AArch64" apart aarch64
     step "fuzzing" tools/fuzz.sh 20
@@ -250,9 +258,9 @@ if [ $# -gt 1 ] || { [ $# -eq 1 ] && [ "$1" != full ]; }; then
     echo "ci.sh: it takes nothing or \`full\`, found $*" >&2
     exit 2
 fi
-packages=(gcc git libc6-dev python3 qemu-system-arm systemd)
+packages=(gcc git libc6-dev python3 systemd)
 [ "$which" = gate ] || packages+=(binutils chromium g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross mandoc
-    python3-torch python3-venv qemu-user-static)
+    python3-torch python3-venv qemu-system-arm qemu-user-static)
 # All at once, as two of the lanes may not install at the same time.
 step "packages" tools/packages.sh "${packages[@]}"
 step "toolchain" toolchain
@@ -260,6 +268,7 @@ step "format" format
 step "dependencies" dependencies
 beside >"$place/beside" 2>&1 &
 step "tests" tests
+step "figures" figures
 step "lint" lint
 step "documentation" documentation
 [ "$which" = gate ] || others
