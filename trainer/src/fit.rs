@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use indicatif::ProgressBar;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::idle::Idle;
@@ -73,7 +73,7 @@ pub enum FitError {
 
 /// Empirical coverage of a guard band: the share of held-out modes whose measured value lies
 /// within it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Coverage {
     /// The nominal coverage, in 0 … 1.
     pub confidence: f64,

@@ -7,6 +7,7 @@
 //! | exit codes and error output | [`exit`] |
 //! | a power mode in JSON | [`json`] |
 //! | atomic output files | [`output`] |
+//! | long computations in shards (feature `shards`) | [`shard`] |
 //! | parsing of powers, times and frequencies | [`quantity`] |
 //! | how a planner is asked for modes and told of measurements | [`planning`] |
 //! | how a workload reports its steps | [`steps`] |
@@ -19,4 +20,6 @@ pub mod json;
 pub mod output;
 pub mod planning;
 pub mod quantity;
+#[cfg(feature = "shards")]
+pub mod shard;
 pub mod steps;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wattgate_runtime::guard::GuardError;
 use wattgate_runtime::{Confidence, Model, Region};
 
@@ -65,6 +65,16 @@ impl fmt::Display for Target {
             Self::Time => "time",
             Self::Power => "power",
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let found = Self::ALL
+            .into_iter()
+            .find(|known| known.to_string() == name);
+        found.ok_or_else(|| serde::de::Error::custom(format!("no target is named `{name}`")))
     }
 }
 
@@ -148,7 +158,7 @@ impl Predictions {
 }
 
 /// Mean absolute percentage errors of time and power.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Errors {
     /// Error of the time in percent; `None` without held-out modes.
     pub time_mape: Option<f64>,
@@ -157,7 +167,7 @@ pub struct Errors {
 }
 
 /// Errors on held-out modes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Accuracy {
     /// Mean absolute percentage error.
     pub mape: f64,

@@ -6,7 +6,7 @@ use std::fmt;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::corpus::Corpus;
@@ -34,6 +34,15 @@ impl fmt::Display for Sampling {
             Self::Random => "random",
             Self::Planned => "planned",
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for Sampling {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let all = [Self::Random, Self::Planned];
+        let found = all.into_iter().find(|known| known.to_string() == name);
+        found.ok_or_else(|| serde::de::Error::custom(format!("no sampling is named `{name}`")))
     }
 }
 

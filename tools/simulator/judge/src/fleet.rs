@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wattgate_board_tables::Board;
 use wattgate_runtime::fleet::{POWER_SPREAD, TIME_SPREAD};
 use wattgate_runtime::grid::Grid;
@@ -77,7 +77,7 @@ struct Outcome {
 }
 
 /// Figures over all units and limits.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct FleetFigures {
     /// Share of units over the limit, in %.
     pub over_pct: f64,

@@ -32,7 +32,7 @@ mod holder;
 pub mod holders;
 pub mod judge;
 pub mod models;
-mod parallel;
+pub mod parallel;
 pub mod recorded;
 pub mod replay;
 pub mod scenario;

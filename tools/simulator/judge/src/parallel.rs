@@ -46,6 +46,13 @@ pub fn on_all_cores<J: Sync, T: Send, E: Send>(
     map(threads, jobs, run)
 }
 
+/// Each task with the seeds 1 … `seeds`.
+pub fn with_seeds<J>(tasks: &[J], seeds: u64) -> Vec<(&J, u64)> {
+    let jobs = tasks.iter();
+    let jobs = jobs.flat_map(|task| (1..=seeds).map(move |seed| (task, seed)));
+    jobs.collect()
+}
+
 /// Runs each task with the seeds 1 … `seeds`, on all cores. Makes a row of each task and its
 /// reports, which are in the order of the seeds. The rows have the order of the tasks.
 pub fn rows_over_seeds<J: Sync, T: Send, E: Send, R>(
@@ -54,14 +61,22 @@ pub fn rows_over_seeds<J: Sync, T: Send, E: Send, R>(
     run: impl Fn(&J, u64) -> Result<T, E> + Sync,
     row: impl Fn(&J, &[(u64, T)]) -> Option<R>,
 ) -> Result<Vec<R>, E> {
-    let jobs = tasks
-        .iter()
-        .flat_map(|task| (1..=seeds).map(move |seed| (task, seed)));
-    let jobs: Vec<(&J, u64)> = jobs.collect();
-    let run = |(task, seed): &(&J, u64)| Ok((*seed, run(task, *seed)?));
-    let reports = on_all_cores(&jobs, run)?;
+    let run = |(task, seed): &(&J, u64)| run(task, *seed);
+    let reports = on_all_cores(&with_seeds(tasks, seeds), run)?;
+    Ok(rows(tasks, seeds, reports, row))
+}
+
+/// A row of each task and its reports, which are in the order of [`with_seeds`].
+pub fn rows<J, T, R>(
+    tasks: &[J],
+    seeds: u64,
+    reports: Vec<T>,
+    row: impl Fn(&J, &[(u64, T)]) -> Option<R>,
+) -> Vec<R> {
+    let seeded = with_seeds(tasks, seeds).into_iter().map(|(_, seed)| seed);
+    let reports: Vec<(u64, T)> = seeded.zip(reports).collect();
     let of_tasks = tasks.iter().zip(reports.chunks(seeds.max(1) as usize));
-    Ok(of_tasks
+    of_tasks
         .filter_map(|(task, reports)| row(task, reports))
-        .collect())
+        .collect()
 }

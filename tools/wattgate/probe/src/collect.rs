@@ -69,7 +69,7 @@ pub fn collect(
         progress(Progress::Sensors {
             elapsed,
             total: time,
-        })
+        });
     };
     probe.samples = sensors::record(&root, &probe.sensors, time, seen);
     Ok(probe)

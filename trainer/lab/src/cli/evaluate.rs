@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
+use wattgate_cli::shard::{Jobs, Ran};
 
 use super::inputs::{CorpusArgument, read_references};
 use super::{
@@ -12,7 +13,9 @@ use super::{
     show, values,
 };
 use crate::compare::CompareError;
-use crate::compare::evaluate::{Comparison, Evaluation, EvaluationRow, Quartiles, evaluate};
+use crate::compare::evaluate::{
+    Comparison, Evaluation, EvaluationRow, Quartiles, evaluate_in_shards,
+};
 use crate::compare::plots;
 use crate::compare::plots::PlotError;
 use crate::methods::Method;
@@ -27,7 +30,8 @@ Examples:
 
 Every run draws new training modes, which all methods share, and scores the methods on the
 held-out modes. wattgate is scored through the exported file and the runtime. Only wattgate,
-powertrain-transfer… and linear-energy use references; wattgate-scratch is wattgate without them.
+powertrain-transfer… and linear-energy use references; wattgate-scratch is wattgate without them. --shard I/N runs every
+N-th training from the I-th on, and prints a part for `wattgate-lab merge`.
 
 With --json: {\"version\": 1, \"kind\", \"corpus\", \"reference\", \"results\": [{\"method\", \"target\", \"modes\",
 \"sampling\", \"runs\", \"mape\": {\"median\", \"q1\", \"q3\"}, \"within_5_pct\": {…},
@@ -95,7 +99,7 @@ impl Compared {
     /// Reads the files, compares methods on them, and plots and prints the result.
     pub fn compare<T: Serialize>(
         &self,
-        compare: impl FnOnce(&Comparison<'_>, &ProgressBar) -> Result<T, CompareError>,
+        compare: impl FnOnce(&Comparison<'_>, &ProgressBar) -> Result<Ran<T>, CompareError>,
         plot: impl FnOnce(&T, &Path) -> Result<(), PlotError>,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
@@ -124,6 +128,10 @@ impl Compared {
             path: path.clone(),
             why,
         })?;
+        let result = match result {
+            Ran::Whole(result) => result,
+            Ran::Part(part) => return print_text(&part),
+        };
         if let Some(folder) = &self.plots {
             plot(&result, folder)?;
         }
@@ -135,8 +143,14 @@ impl Compared {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, jobs: &Jobs) -> Result<(), Failure> {
     let compared = &arguments.compared;
+    if compared.plots.is_some() && !matches!(jobs, Jobs::All) {
+        return Err(Failure::PlotsOfShards);
+    }
+    let evaluate = |comparison: &Comparison<'_>, progress: &ProgressBar| {
+        evaluate_in_shards(comparison, jobs, progress)
+    };
     compared.compare(evaluate, plots::of_evaluation, text)
 }
 

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::Failure;
+use wattgate_cli::shard::{Jobs, Ran};
+
+use super::{Failure, print_text};
 use crate::figures::{FiguresError, Results};
 
 const EXAMPLE: &str = "\
@@ -12,7 +14,9 @@ Examples:
   wattgate-lab figures --check --run gate  runs, and names each figure that differs; writes nothing
 
 RESULTS.json has sections of runs: a command, the kind of its figures, and for each figure a pattern of what the
-command prints. A text shows a figure as [0.3 s](../RESULTS.md#NAME). The commands run in the present folder.
+command prints. A text shows a figure as [0.3 s](../RESULTS.md#NAME), and the lines between <!-- results: NAME --> and
+<!-- end --> are those of a command. The commands run in the present folder. --shard I/N runs every N-th command from the
+I-th on, and prints a part for `wattgate-lab merge`.
 
 Exit code 3: a text or a figure differs from RESULTS.json.";
 
@@ -30,22 +34,24 @@ pub struct Arguments {
     check: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, jobs: &Jobs) -> Result<(), Failure> {
     let path = &arguments.results;
     let mut results = Results::read(path)?;
-    if !arguments.check {
-        for change in results.run(&arguments.run)? {
-            eprintln!("{change}");
-        }
-        return Ok(results.write(path)?);
-    }
     // Before the commands, whose figures take the place of those that are compared.
-    let mut differences = results.differences(path)?;
-    differences.extend(results.run(&arguments.run)?);
+    let mut differences = match arguments.check {
+        true => results.differences(path)?,
+        false => Vec::new(),
+    };
+    let printed = match results.print(&arguments.run, jobs)? {
+        Ran::Whole(printed) => printed,
+        Ran::Part(part) => return print_text(&part),
+    };
+    differences.extend(results.take(printed)?);
     for difference in &differences {
         eprintln!("{difference}");
     }
     match differences.len() {
+        _ if !arguments.check => Ok(results.write(path)?),
         0 => Ok(()),
         count => Err(FiguresError::Differ { count }.into()),
     }

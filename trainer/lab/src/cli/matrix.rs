@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rayon::prelude::*;
+use wattgate_cli::shard::{Jobs, Ran};
 
 use super::inputs::{BlankArgument, read_corpus};
 use super::{
     Failure, MethodArgument, SamplingArgument, cli, print_json, print_text, progress_bar, values,
 };
-use crate::compare::matrix::{Matrix, MatrixOptions, matrix, short};
+use crate::compare::matrix::{Matrix, MatrixError, MatrixOptions, matrix, short};
 use wattgate_trainer::fit::Priors;
 use wattgate_trainer::plan::Amount;
 use wattgate_trainer::read::Corpus;
@@ -21,7 +22,8 @@ Example:
   wattgate-lab matrix resnet.csv mobilenet.csv yolo.csv --modes 15 --runs 5
 
 Each cell is the median over runs of the error on the held-out modes of one corpus, with
-another corpus as the reference. The column `none` is training from scratch.
+another corpus as the reference. The column `none` is training from scratch. --shard I/N computes every N-th cell from
+the I-th on, and prints a part for `wattgate-lab merge`.
 
 With --json: {\"version\": 1, \"method\", \"modes\", \"runs\", \"cells\": [{\"reference\", \"corpus\", \"kind\",
 \"target\", \"mape\": {\"median\", \"q1\", \"q3\"}}]}; reference is null for training from scratch.";
@@ -54,7 +56,7 @@ pub struct Arguments {
     json: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, jobs: &Jobs) -> Result<(), Failure> {
     let blank = arguments.blank.meaning();
     let read = |path: &PathBuf| Ok((path.display().to_string(), read_corpus(path, blank)?));
     let corpora: Result<Vec<(String, Corpus)>, Failure> =
@@ -84,12 +86,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         &corpora,
         &references,
         &options,
+        jobs,
         &progress.with_message("run"),
     );
-    let matrix = result.map_err(|(path, why)| Failure::Compare {
+    let matrix = result.map_err(|MatrixError(path, why)| Failure::Compare {
         path: path.into(),
         why,
     })?;
+    let matrix = match matrix {
+        Ran::Whole(matrix) => matrix,
+        Ran::Part(part) => return print_text(&part),
+    };
     if arguments.json {
         print_json(&matrix)
     } else {

@@ -9,6 +9,7 @@ mod kernels;
 mod matrix;
 mod optimize;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_cli::output::OutputError;
+use wattgate_cli::shard::{Jobs, ShardError};
 use wattgate_trainer::cli::{
     self, SamplingArgument, ShapeArgument, inputs, progress_bar, reading_bar, show, values,
 };
@@ -77,6 +79,25 @@ enum Command {
     Compose(compose::Arguments),
     /// Write what the project's texts say it reaches, from what its commands print
     Figures(figures::Arguments),
+    /// Print what a command prints, from the parts that its shards have printed
+    Merge(Merge),
+}
+
+const MERGE: &str = "\
+Example:
+  wattgate-lab evaluate tx1.csv --modes 50 --runs 100 --shard 1/2 > part-1
+  wattgate-lab evaluate tx1.csv --modes 50 --runs 100 --shard 2/2 > part-2
+  wattgate-lab merge part-1 part-2
+
+evaluate, matrix and figures take --shard I/N, on as many machines as you like. merge prints what the whole command prints; only
+the seconds that trainings took are those of the shards. It names a shard that is missing or cut off, which is run again alone.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = MERGE)]
+struct Merge {
+    /// What each shard has printed
+    #[arg(value_name = "PART", required = true)]
+    parts: Vec<PathBuf>,
 }
 
 /// Why a command failed.
@@ -124,6 +145,12 @@ enum Failure {
     Output(#[from] OutputError),
     #[error("{0}")]
     Plot(#[from] PlotError),
+    #[error(
+        "--plots needs all runs, and parts have no modes to plot; leave one of --plots and --shard out"
+    )]
+    PlotsOfShards,
+    #[error("{0}")]
+    Shard(#[from] ShardError),
     #[error("{0}")]
     Figures(#[from] FiguresError),
 }
@@ -132,6 +159,7 @@ impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Input(why) => why.exit_code(),
+            Self::Shard(why) => why.exit_code(),
             Self::KernelCorpus(KernelCorpusError::Io { .. })
             | Self::KernelModels(ModelsError::Io { .. })
             | Self::Search(SearchError::Io { .. })
@@ -148,6 +176,7 @@ impl Failed for Failure {
                 ..
             } => 4,
             Self::SamplesOfEach { .. }
+            | Self::PlotsOfShards
             | Self::Figures(FiguresError::NoRun { .. })
             | Self::Kernels {
                 why:
@@ -192,17 +221,36 @@ impl Failed for Failure {
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Evaluate(arguments) => evaluate::run(&arguments),
+    end(dispatch())
+}
+
+/// The commands that run in shards.
+const SHARDED: [&str; 3] = ["evaluate", "matrix", "figures"];
+
+fn dispatch() -> Result<(), Failure> {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().unwrap_or_default();
+    let texts: Result<Vec<String>, _> = arguments.map(OsString::into_string).collect();
+    // Names of files may be no UTF-8; then nothing runs in shards.
+    let (jobs, parsed) = match texts {
+        Ok(texts) => {
+            let (jobs, rest) = Jobs::take(texts, &SHARDED)?;
+            let all = std::iter::once(program).chain(rest.into_iter().map(OsString::from));
+            (jobs, Arguments::parse_from(all))
+        }
+        Err(_) => (Jobs::All, Arguments::parse()),
+    };
+    match parsed.command {
+        Command::Evaluate(arguments) => evaluate::run(&arguments, &jobs),
         Command::Optimize(arguments) => optimize::run(&arguments),
-        Command::Matrix(arguments) => matrix::run(&arguments),
+        Command::Matrix(arguments) => matrix::run(&arguments, &jobs),
         Command::Characterize(arguments) => characterize::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Compose(arguments) => compose::run(&arguments),
-        Command::Figures(arguments) => figures::run(&arguments),
-    };
-    end(result)
+        Command::Figures(arguments) => figures::run(&arguments, &jobs),
+        Command::Merge(_) => Err(ShardError::NoParts.into()),
+    }
 }
 
 /// The methods as arguments.

@@ -4,6 +4,7 @@ use clap::Args;
 use thiserror::Error;
 use wattgate_cli::quantity;
 use wattgate_cli::quantity::{QuantityError, power};
+use wattgate_cli::shard::Ran;
 use wattgate_runtime::{Confidence, Milliwatts};
 
 use super::Failure;
@@ -81,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         tries: usize::from(arguments.tries),
     };
     arguments.compared.compare(
-        |comparison, progress| optimize(comparison, &choosing, progress),
+        |comparison, progress| optimize(comparison, &choosing, progress).map(Ran::Whole),
         plots::of_optimization,
         text,
     )

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
+use wattgate_cli::shard::{Jobs, Ran};
 use wattgate_runtime::shape::Shape;
 use wattgate_runtime::{Confidence, Model};
 
 use crate::compare::CompareError;
-use crate::methods::{Method, Trained};
+use crate::methods::{self, Method, Trained};
 use wattgate_trainer::fit::Exported;
 use wattgate_trainer::fit::Priors;
 use wattgate_trainer::fit::Task;
@@ -45,6 +46,9 @@ pub struct Comparison<'a> {
     /// The layer widths of exported networks.
     pub shape: Shape,
 }
+
+/// How modes are chosen, how many, the method, and the number of the run.
+type Run<'a> = (Sampling, Amount, &'a dyn Method, u64);
 
 /// A method trained in one run.
 pub struct TrainedRun<'a> {
@@ -85,20 +89,35 @@ impl Comparison<'_> {
         progress: &ProgressBar,
         apply: impl Fn(&TrainedRun<'_>) -> Result<T, CompareError> + Sync,
     ) -> Result<Vec<T>, CompareError> {
+        let all = self.runs();
+        self.run_some(&all.iter().collect::<Vec<_>>(), progress, apply)
+    }
+
+    /// All runs of all methods.
+    fn runs(&self) -> Vec<Run<'_>> {
+        let mut runs = Vec::new();
+        for &sampling in self.samplings {
+            for &amount in self.amounts {
+                for method in self.methods {
+                    runs.extend((0..self.runs).map(|run| (sampling, amount, method.as_ref(), run)));
+                }
+            }
+        }
+        runs
+    }
+
+    /// As [`Self::run`], for some of the runs.
+    fn run_some<T: Send>(
+        &self,
+        runs: &[&Run<'_>],
+        progress: &ProgressBar,
+        apply: impl Fn(&TrainedRun<'_>) -> Result<T, CompareError> + Sync,
+    ) -> Result<Vec<T>, CompareError> {
         Reference::refuse_own(self.references, self.corpus, &[])?;
         for method in self.methods {
             method.prepare(self.references);
         }
-        let mut items = Vec::new();
-        for &sampling in self.samplings {
-            for &amount in self.amounts {
-                for method in self.methods {
-                    items
-                        .extend((0..self.runs).map(|run| (sampling, amount, method.as_ref(), run)));
-                }
-            }
-        }
-        let one = |&(sampling, amount, method, run): &(Sampling, Amount, &dyn Method, u64)| {
+        let one = |&&(sampling, amount, method, run): &&Run<'_>| {
             let seed = self.seed.wrapping_add(run);
             let split =
                 Split::with_fixed_held_out(self.corpus, amount, sampling, self.priors, seed)?;
@@ -128,12 +147,12 @@ impl Comparison<'_> {
             progress.inc(1);
             result
         };
-        items.par_iter().map(one).collect()
+        runs.par_iter().map(one).collect()
     }
 }
 
 /// The corpus and reference of a result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Subject {
     /// `measured` or `simulated`.
     pub kind: String,
@@ -144,7 +163,7 @@ pub struct Subject {
 }
 
 /// Median and quartiles over runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Quartiles {
     /// The median.
     pub median: f64,
@@ -235,10 +254,11 @@ pub struct Covered {
 }
 
 /// One run of one method.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct EvaluatedRun {
     /// The method.
-    pub method: &'static str,
+    #[serde(deserialize_with = "method_name")]
+    pub method: MethodName,
     /// Number of training modes.
     pub modes: usize,
     /// How the training modes were chosen.
@@ -250,13 +270,13 @@ pub struct EvaluatedRun {
     /// Errors of the power on the held-out modes.
     pub power: Option<Accuracy>,
     /// Errors of the teacher; `None` for methods without an exported model.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<Errors>,
     /// Coverage of the guard bands; empty for methods without an exported model.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub coverage: Vec<Coverage>,
     /// Length of the exported file in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
     /// Wall-clock time of the training in seconds.
     pub seconds: f64,
@@ -265,6 +285,15 @@ pub struct EvaluatedRun {
     /// The held-out modes by target, for plots.
     #[serde(skip)]
     pub shown: [Vec<Shown>; 2],
+}
+
+/// One of [`methods::NAMES`].
+pub type MethodName = &'static str;
+
+fn method_name<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+    let name = String::deserialize(from)?;
+    let known = methods::NAMES.into_iter().find(|known| *known == name);
+    known.ok_or_else(|| serde::de::Error::custom(format!("no method is named `{name}`")))
 }
 
 /// A held-out mode in a plot: values in µs or mW.
@@ -301,6 +330,20 @@ pub fn evaluate(
 ) -> Result<Evaluation, CompareError> {
     let runs = comparison.run(progress, |learned| Ok(scored(learned)))?;
     Ok(evaluation(comparison, runs.into_iter().flatten().collect()))
+}
+
+/// As [`evaluate`], but the runs that run here. Merged results have no modes for plots.
+pub fn evaluate_in_shards(
+    comparison: &Comparison<'_>,
+    jobs: &Jobs,
+    progress: &ProgressBar,
+) -> Result<Ran<Evaluation>, CompareError> {
+    let run =
+        |runs: &[&Run<'_>]| comparison.run_some(runs, progress, |learned| Ok(scored(learned)));
+    let ran = jobs.run(&comparison.runs(), run)?;
+    Ok(ran.map(|runs: Vec<Option<EvaluatedRun>>| {
+        evaluation(comparison, runs.into_iter().flatten().collect())
+    }))
 }
 
 /// Aggregates the runs of a comparison.

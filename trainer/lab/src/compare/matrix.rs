@@ -4,7 +4,8 @@ use std::path::Path;
 use std::slice;
 
 use indicatif::ProgressBar;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use wattgate_cli::shard::{Jobs, Ran, ShardError};
 use wattgate_runtime::shape::Shape;
 
 use crate::compare::CompareError;
@@ -17,7 +18,7 @@ use wattgate_trainer::read::Reference;
 use wattgate_trainer::score::Target;
 
 /// The error of one target of a corpus with one reference.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Cell {
     /// The corpus and the reference; the reference is `None` for training from scratch.
     #[serde(flatten)]
@@ -55,26 +56,50 @@ pub struct MatrixOptions<'a> {
     pub seed: u64,
 }
 
-/// Trains on every corpus from scratch and with every other corpus as the reference. Cells are
+/// Why the cells of a corpus cannot be computed, and its name.
+#[derive(Debug)]
+pub struct MatrixError(pub String, pub CompareError);
+
+impl From<ShardError> for MatrixError {
+    fn from(why: ShardError) -> Self {
+        Self("the parts".to_owned(), why.into())
+    }
+}
+
+/// The name of a corpus, the corpus, its references and the method.
+type CellJob<'a> = (
+    &'a String,
+    &'a Corpus,
+    &'a [Reference],
+    &'a [Box<dyn Method>; 1],
+);
+
+/// Trains on every corpus from scratch and with every other corpus as the reference, or gives the part of a shard. Cells are
 /// ordered by corpus. Advances `progress` by one per run. An error names the corpus.
 pub fn matrix(
     corpora: &[(String, Corpus)],
     references: &[Reference],
     options: &MatrixOptions<'_>,
+    jobs: &Jobs,
     progress: &ProgressBar,
-) -> Result<Matrix, (String, CompareError)> {
+) -> Result<Ran<Matrix>, MatrixError> {
     let starts: Vec<&[Reference]> = [&[][..]]
         .into_iter()
         .chain(references.iter().map(slice::from_ref))
         .collect();
     let methods: Vec<[Box<dyn Method>; 1]> = starts.iter().map(|_| [(options.method)()]).collect();
-    let mut cells = Vec::new();
+    let mut all = Vec::new();
     for (file, corpus) in corpora {
         for (&references, methods) in starts.iter().zip(&methods) {
             let itself = references.iter().any(|reference| reference.name() == file);
-            if itself || references.is_empty() && methods[0].needs_reference() {
-                continue;
+            let is_unfit = itself || references.is_empty() && methods[0].needs_reference();
+            if !is_unfit {
+                all.push((file, corpus, references, methods));
             }
+        }
+    }
+    let run = |jobs: &[&CellJob<'_>]| {
+        let cells = jobs.iter().map(|&&(file, corpus, references, methods)| {
             let comparison = Comparison {
                 priors: Priors::shipped(),
                 corpus,
@@ -87,20 +112,24 @@ pub fn matrix(
                 seed: options.seed,
                 shape: Shape::Wide32,
             };
-            let evaluation = evaluate(&comparison, progress).map_err(|why| (file.clone(), why))?;
-            cells.extend(evaluation.results.into_iter().map(|row| Cell {
+            let evaluation = evaluate(&comparison, progress);
+            let evaluation = evaluation.map_err(|why| MatrixError(file.clone(), why))?;
+            let cells = evaluation.results.into_iter().map(|row| Cell {
                 subject: evaluation.subject.clone(),
                 target: row.target,
                 mape: row.mape,
-            }));
-        }
-    }
-    Ok(Matrix {
+            });
+            Ok::<Vec<Cell>, MatrixError>(cells.collect())
+        });
+        cells.collect()
+    };
+    let ran = jobs.run(&all, run)?;
+    Ok(ran.map(|cells: Vec<Vec<Cell>>| Matrix {
         method: methods[0][0].name(),
         modes: options.amount.to_string(),
         runs: options.runs,
-        cells,
-    })
+        cells: cells.into_iter().flatten().collect(),
+    }))
 }
 
 /// A file's name without folders and extension.

@@ -14,6 +14,7 @@ pub mod plots;
 
 use indicatif::ProgressBar;
 use thiserror::Error;
+use wattgate_cli::shard::ShardError;
 
 use crate::compare::evaluate::{Comparison, Evaluation, evaluation, scored};
 use crate::compare::optimize::{Asked, Choosing, LimitRun, Optimization};
@@ -33,6 +34,15 @@ pub enum CompareError {
     /// A method failed.
     #[error("{0}")]
     Method(#[from] MethodError),
+    /// Parts cannot be merged.
+    #[error("{0}")]
+    Shard(String),
+}
+
+impl From<ShardError> for CompareError {
+    fn from(why: ShardError) -> Self {
+        Self::Shard(why.to_string())
+    }
 }
 
 /// Compares methods by their prediction errors and by their choices, as [`evaluate::evaluate`] and

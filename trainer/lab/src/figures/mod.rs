@@ -12,6 +12,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use wattgate_cli::output::{AtomicFile, OutputError};
+use wattgate_cli::shard::{Jobs, Ran, ShardError};
 
 pub use take::{Lines, Take};
 pub use texts::Difference;
@@ -43,7 +44,7 @@ struct Run {
     command: String,
     kind: Kind,
     /// Where and when it ran; null before its first run.
-    ran: Option<Ran>,
+    ran: Option<Origin>,
     #[serde(default)]
     figures: Vec<Figure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -76,12 +77,20 @@ impl Kind {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Ran {
+struct Origin {
     day: String,
     commit: String,
     machine: String,
     /// SHA-256 of the data that the command reads; null if it reads none.
     data: Option<String>,
+}
+
+/// What a command has printed.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Printed {
+    name: String,
+    text: String,
+    ran: Origin,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -138,6 +147,8 @@ pub enum FiguresError {
     Differ { count: usize },
     #[error("{0}")]
     Output(#[from] OutputError),
+    #[error("{0}")]
+    Shard(#[from] ShardError),
 }
 
 impl Results {
@@ -174,8 +185,8 @@ impl Results {
         self.runs().flat_map(|run| &run.figures)
     }
 
-    /// Runs the commands of the named runs and takes their figures. Returns those that have changed.
-    pub fn run(&mut self, names: &[String]) -> Result<Vec<Difference>, FiguresError> {
+    /// Runs the commands of the named runs, or those of a shard.
+    pub fn print(&self, names: &[String], jobs: &Jobs) -> Result<Ran<Vec<Printed>>, FiguresError> {
         for name in names {
             if !self.runs().any(|run| run.name == *name) {
                 let known: Vec<&str> = self.runs().map(|run| &*run.name).collect();
@@ -185,45 +196,34 @@ impl Results {
                 });
             }
         }
+        let wanted: Vec<&Run> = self
+            .runs()
+            .filter(|run| names.contains(&run.name))
+            .collect();
+        jobs.run(&wanted, |runs| {
+            let printed = runs.iter().map(|run| {
+                Ok(Printed {
+                    name: run.name.clone(),
+                    text: run::output(&run.name, &run.command)?,
+                    ran: run::here(&run.command)?,
+                })
+            });
+            printed.collect()
+        })
+    }
+
+    /// Takes the figures out of what commands have printed. Returns those that have changed.
+    pub fn take(&mut self, all: Vec<Printed>) -> Result<Vec<Difference>, FiguresError> {
         let mut changed = Vec::new();
-        let runs = self
-            .sections
-            .iter_mut()
-            .flat_map(|section| &mut section.runs);
-        for run in runs.filter(|run| names.contains(&run.name)) {
-            let printed = run::output(&run.name, &run.command)?;
-            let taken = |figure: &str, why| FiguresError::Take {
-                figure: figure.to_owned(),
-                command: run.command.clone(),
-                why,
-            };
-            let place = format!("`{}`", run.command);
-            for figure in &mut run.figures {
-                let value = figure.take.value(&printed);
-                let value = value.map_err(|why| taken(&figure.name, why))?;
-                if value != figure.value {
-                    changed.push(Difference {
-                        place: place.clone(),
-                        name: figure.name.clone(),
-                        found: value.clone(),
-                        expected: std::mem::replace(&mut figure.value, value),
-                    });
-                }
+        for Printed { name, text, ran } in all {
+            let runs = self
+                .sections
+                .iter_mut()
+                .flat_map(|section| &mut section.runs);
+            for run in runs.filter(|run| run.name == name) {
+                changed.extend(run.take(&text)?);
+                run.ran = Some(ran.clone());
             }
-            for table in &mut run.tables {
-                let lines = table.take.lines(&printed);
-                let lines = lines.map_err(|why| taken(&table.name, why))?;
-                if lines != table.lines {
-                    changed.push(Difference::lines(
-                        place.clone(),
-                        &table.name,
-                        &lines,
-                        &table.lines,
-                    ));
-                    table.lines = lines;
-                }
-            }
-            run.ran = Some(run::here(&run.command)?);
         }
         Ok(changed)
     }
@@ -311,6 +311,41 @@ boards, whose physics the project wrote itself. *Timed* figures are ratios of ti
 ran on a real Jetson. `../shared/data`, which most *measured* figures need, holds measurements that others published;
 it is no part of this repository.
 ";
+
+impl Run {
+    /// Takes the figures and tables out of what the command has printed. Returns those that have changed.
+    fn take(&mut self, printed: &str) -> Result<Vec<Difference>, FiguresError> {
+        let mut changed = Vec::new();
+        let place = format!("`{}`", self.command);
+        let taken = |figure: &str, why| FiguresError::Take {
+            figure: figure.to_owned(),
+            command: self.command.clone(),
+            why,
+        };
+        for figure in &mut self.figures {
+            let value = figure.take.value(printed);
+            let value = value.map_err(|why| taken(&figure.name, why))?;
+            if value != figure.value {
+                changed.push(Difference {
+                    place: place.clone(),
+                    name: figure.name.clone(),
+                    found: value.clone(),
+                    expected: std::mem::replace(&mut figure.value, value),
+                });
+            }
+        }
+        for table in &mut self.tables {
+            let lines = table.take.lines(printed);
+            let lines = lines.map_err(|why| taken(&table.name, why))?;
+            if lines != table.lines {
+                let change = Difference::lines(place.clone(), &table.name, &lines, &table.lines);
+                changed.push(change);
+                table.lines = lines;
+            }
+        }
+        Ok(changed)
+    }
+}
 
 impl Figure {
     fn shown(&self) -> &str {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::{FiguresError, Ran};
+use super::{FiguresError, Origin};
 
 /// Where the measured corpora are.
 const DATA: &str = "../shared/data";
@@ -32,20 +32,20 @@ pub(super) fn output(run: &str, command: &str) -> Result<String, FiguresError> {
 }
 
 /// The present day, commit and machine, and the data that a command reads.
-pub(super) fn here(command: &str) -> Result<Ran, FiguresError> {
+pub(super) fn here(command: &str) -> Result<Origin, FiguresError> {
     let line = |command| output("here", command).map(|line| line.trim().to_owned());
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let models = processors
+    let mut models = processors
         .lines()
         .filter_map(|line| line.strip_prefix("model name"));
-    let model = models.last().map_or("unknown", |model| {
+    let model = models.next_back().map_or("unknown", |model| {
         model.trim_start_matches([' ', '\t', ':'])
     });
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     let data = format!(
         "cd {DATA} && find . -type f | LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum | cut -d ' ' -f 1"
     );
-    Ok(Ran {
+    Ok(Origin {
         day: line("date -u +%F")?,
         commit: line("git describe --always --dirty=+ --exclude='*'")?,
         machine: format!("{count} of {model}"),

@@ -27,6 +27,8 @@ fn every_help_text_is_the_golden_one() {
         "kernels search",
         "kernels fit",
         "compose",
+        "figures",
+        "merge",
     ] {
         let help = run(folder().path(), &format!("{command} --help"));
         assert_eq!(help.code, 0);

@@ -6,6 +6,7 @@ mod characterize;
 #[path = "../../../tests/it/common.rs"]
 mod common;
 mod compared;
+mod figures;
 mod help;
 mod joint;
 mod kernels;
@@ -13,6 +14,7 @@ mod measured;
 mod networks;
 mod onnx;
 mod refusals;
+mod shards;
 #[path = "../../../tests/it/sized.rs"]
 mod sized;
 

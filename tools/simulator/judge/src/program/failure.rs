@@ -6,6 +6,7 @@ use thiserror::Error;
 use wattgate_board_tables::BoardError;
 use wattgate_cli::exit::Failed;
 use wattgate_cli::output::OutputError;
+use wattgate_cli::shard::ShardError;
 use wattgate_judge::judge::JudgeError;
 use wattgate_judge::replay::ReplayError;
 use wattgate_probe::format::{OpenError, ProbeError};
@@ -74,6 +75,8 @@ pub enum Failure {
     Trainer(String),
     #[error("{0} anchors are not met")]
     Anchors(usize),
+    #[error("{0}")]
+    Shard(#[from] ShardError),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
@@ -100,6 +103,7 @@ impl From<JudgeError> for Failure {
 impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
+            Self::Shard(why) => why.exit_code(),
             Self::Arguments(_)
             | Self::Missing(_)
             | Self::Value { .. }

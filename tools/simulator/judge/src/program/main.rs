@@ -12,10 +12,12 @@ mod served;
 mod signals;
 mod table;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use lexopt::{Arg, Parser};
 use wattgate_cli::exit::end;
+use wattgate_cli::shard::Jobs;
 
 use commands::{
     anchors, board, clocks, corpus, deadlines, judge, kernels, load, loads, replay, scenarios,
@@ -43,15 +45,33 @@ Commands:
   clocks     Set modes with pinned and with capped clocks, and compare
   deadlines  Give the daemon random deadlines, and compare with the truth
   scenarios  Compare governors while limits step, faults occur and daemons restart
+  merge      Print what `loads` or `units` prints, from the parts that --shard has printed
+
+`loads` and `units` take --shard I/N, on as many machines as you like: each shard runs every N-th job from the I-th
+on and prints a part; `wattgate-simulator merge PART...` prints the whole.
 
 `wattgate-simulator COMMAND --help` tells more.
 ";
 
+/// The commands that run in shards.
+const SHARDED: [&str; 2] = ["loads", "units"];
+
 fn main() -> ExitCode {
-    end(dispatch(Parser::from_env()))
+    end(run())
 }
 
-fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
+fn run() -> Result<(), Failure> {
+    let text = |argument: OsString| {
+        argument
+            .into_string()
+            .map_err(lexopt::Error::NonUnicodeValue)
+    };
+    let arguments: Result<Vec<String>, _> = std::env::args_os().skip(1).map(text).collect();
+    let (jobs, arguments) = Jobs::take(arguments?, &SHARDED)?;
+    dispatch(Parser::from_args(arguments), &jobs)
+}
+
+fn dispatch(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     match arguments.next()? {
         Some(Arg::Value(command)) if command == "board" => board::run(arguments),
         Some(Arg::Value(command)) if command == "workload" => workload::run(arguments),
@@ -61,11 +81,11 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
         Some(Arg::Value(command)) if command == "anchors" => anchors::run(arguments),
         Some(Arg::Value(command)) if command == "load" => load::run(arguments),
         Some(Arg::Value(command)) if command == "replay" => replay::run(arguments),
-        Some(Arg::Value(command)) if command == "loads" => loads::run(arguments),
+        Some(Arg::Value(command)) if command == "loads" => loads::run(arguments, jobs),
         Some(Arg::Value(command)) if command == "scenarios" => scenarios::run(arguments),
         Some(Arg::Value(command)) if command == "clocks" => clocks::run(arguments),
         Some(Arg::Value(command)) if command == "deadlines" => deadlines::run(arguments),
-        Some(Arg::Value(command)) if command == "units" => units::run(arguments),
+        Some(Arg::Value(command)) if command == "units" => units::run(arguments, jobs),
         Some(Arg::Short('h') | Arg::Long("help")) => print_help(&[USAGE]),
         Some(argument) => Err(argument.unexpected().into()),
         None => Err(Failure::Missing("a command; try --help")),

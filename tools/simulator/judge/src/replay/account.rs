@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::sliding::{Line, lines};
 use crate::course::LIMIT_WINDOW;
@@ -53,7 +53,7 @@ impl OverLimit {
 }
 
 /// Why the power jumped over the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JumpCause {
     /// More activity.
@@ -63,7 +63,7 @@ pub enum JumpCause {
 }
 
 /// A jump of load or limit after which the mean of 10 ms was over the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Event {
     /// Time of the jump since the start.
     pub at_ms: f64,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::account::{Event, LoadAccount};
 use super::oracle::Oracle;
@@ -10,7 +10,7 @@ use crate::holder::HolderFigures;
 
 /// The figures of one run. The first second counts only for `seconds`, `changes_per_min`,
 /// `safe_pct` and `energy_j`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct LoadReport {
     /// The length of the run.
     pub seconds: f64,

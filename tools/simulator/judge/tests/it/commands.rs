@@ -49,6 +49,34 @@ fn anchors_are_printed_with_both_figures() {
 }
 
 #[test]
+fn loads_in_shards_are_the_whole() {
+    let folder = tempdir().expect("a folder");
+    let weights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../weights");
+    let command = format!(
+        "loads --kind llm --board orin-agx-64 --limit-pct 45,75 --seeds 2 --weights {weights}"
+    );
+    let whole = run(&command).stdout;
+    assert!(!whole.is_empty());
+    let part = |number: u32| {
+        let part = run(&format!("{command} --shard {number}/3"));
+        assert!(part.status.success());
+        let path = folder.path().join(format!("part-{number}"));
+        fs::write(&path, part.stdout).expect("written");
+        path.display().to_string()
+    };
+    let parts = [3, 1, 2].map(part);
+    let merged = run(&format!("merge {}", parts.join(" "))).stdout;
+    assert_eq!(String::from_utf8(merged), String::from_utf8(whole));
+    let lost = refused(&format!("merge {} {}", parts[0], parts[1]), 3);
+    assert!(
+        lost.contains("shard 2/3 is missing: `loads --kind"),
+        "{lost}"
+    );
+    assert!(refused("merge", 2).contains("missing the parts"));
+    assert!(refused("scenarios --shard 1/2", 2).contains("takes no --shard; loads, units do"));
+}
+
+#[test]
 fn a_corpus_has_the_papers_modes_and_says_that_it_is_simulated() {
     let folder = tempdir().expect("a folder");
     let path = folder.path().join("orin.csv");

@@ -9,10 +9,10 @@ use crate::help::{kinds, print_help};
 use crate::options;
 use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
+use wattgate_cli::shard::{Jobs, Ran};
 use wattgate_judge::models::BOARDS;
-use wattgate_judge::replay::table::{
-    Bench, LIMITS_PCT, LoadRow, LoadTask, MISMATCHES, Mismatch, rows,
-};
+use wattgate_judge::parallel::{on_all_cores, rows, with_seeds};
+use wattgate_judge::replay::table::{Bench, LIMITS_PCT, LoadRow, LoadTask, MISMATCHES, Mismatch};
 use wattgate_judge::{Holder, Spread};
 use wattgate_simulated_board::load::{KINDS, Kind};
 use wattgate_simulated_board::sampling::Sampling;
@@ -32,6 +32,7 @@ Options:
   --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
                      [wattgate]
   --weights FOLDER   The folder with the models [weights]
+  --shard I/N        Run every N-th run from the I-th on, and print a part for `merge`
   --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,
                      samples, governor, seeds, and, as {\"median\",\"worst\",\"seed\"} over the seeds,
                      the figures of `replay` and longest_event_ms
@@ -42,7 +43,7 @@ differ from their model, too.
 ";
 
 /// Runs the command with the arguments that follow its name.
-pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     let (mut json, mut seeds) = (false, 4);
     let (mut only_board, mut only_kind, mut holder) = (None, None, Holder::Wattgate);
     let mut limits = LIMITS_PCT.to_vec();
@@ -87,7 +88,14 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             }));
         }
     }
-    let rows = rows(&tasks, seeds)?;
+    let run = |jobs: &[&(&LoadTask<'_>, u64)]| {
+        let reports = on_all_cores(jobs, |(task, seed)| task.run(*seed));
+        reports.map_err(Failure::from)
+    };
+    let rows = match jobs.run(&with_seeds(&tasks, seeds), run)? {
+        Ran::Whole(reports) => rows(&tasks, seeds, reports, LoadRow::from_reports),
+        Ran::Part(part) => return print(&part),
+    };
     if json {
         print_json(serde_json::to_string_pretty(&rows))
     } else {

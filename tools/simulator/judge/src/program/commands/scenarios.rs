@@ -11,7 +11,7 @@ use crate::options;
 use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
 use wattgate_judge::scenario::{CASES, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, live, rows};
-use wattgate_judge::{Holder, SENSORS};
+use wattgate_judge::{Holder, SENSORS, Spread};
 
 const USAGE: &str = "\
 Compare governors on simulated boards while limits step, faults occur and daemons restart
@@ -133,7 +133,45 @@ fn table(rows: &[ScenarioRow]) -> String {
         let group = format!("{scenario}, {board}, {ms} ms");
         table.row(&group, row.governor, row);
     }
-    TITLE.to_owned() + &table.text() + &worst(rows)
+    TITLE.to_owned() + &table.text() + &worst(rows) + "\n" + &governors(rows)
+}
+
+/// The worst figures of each governor over all rows without a backstop, and its median speed, as Markdown.
+fn governors(rows: &[ScenarioRow]) -> String {
+    let has_none =
+        |row: &&ScenarioRow| Scenario::named(row.scenario).is_some_and(|it| !it.backstop);
+    let rows: Vec<&ScenarioRow> = rows.iter().filter(has_none).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for row in &rows {
+        if !names.contains(&row.governor) {
+            names.push(row.governor);
+        }
+    }
+    let mut text =
+        "| governor | longest over | time over | excess | speed, median |\n|---|---|---|---|---|\n"
+            .to_owned();
+    for name in names {
+        let own: Vec<&&ScenarioRow> = rows.iter().filter(|row| row.governor == name).collect();
+        let highest = |figure: fn(&ScenarioRow) -> Spread| {
+            let worst = own.iter().map(|row| figure(row).worst);
+            worst.fold(f64::NEG_INFINITY, f64::max)
+        };
+        let mut speeds: Vec<f64> = own
+            .iter()
+            .map(|row| row.speed_vs_oracle_pct.median)
+            .collect();
+        speeds.sort_by(f64::total_cmp);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {name} | {:.2} s | {:.1} % | {:.1} % | {:.0} % |",
+            highest(|row| row.longest_over_ms) / 1e3,
+            highest(|row| row.time_over_pct),
+            highest(|row| row.excess_pct),
+            speeds[speeds.len().saturating_sub(1) / 2],
+        );
+    }
+    text
 }
 
 /// For each setting of the sensor, the worst figures of all rows of wattgate.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::help::{boards_and_workloads, print_help};
@@ -16,6 +16,7 @@ use crate::options::number;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
+use wattgate_cli::shard::{Jobs, Ran};
 use wattgate_judge::fleet::{Choice, Fleet, FleetFigures, as_published};
 use wattgate_judge::models::BOARDS;
 use wattgate_simulated_board::corpus::{Modes, csv};
@@ -41,6 +42,7 @@ Options:
   --limit-pct P,…   Limits in % of the nominal unit's span of power [25,50,75]
   --daemon N        In the first N draws also run `once --measure`, and the daemon for up to a minute, on each unit [1]
   --trainer FILE    The program wattgate-trainer [beside this one]
+  --shard I/N       Run every N-th draw from the I-th on, and print a part for `merge`
   --json            Print JSON: an array of rows with board, spread, trained, choice, draws, over_pct,
                     mean_excess_pct, worst_excess_pct and speed_pct
   -o, --page FILE   Write a page with a figure
@@ -65,6 +67,20 @@ pub struct Row {
     pub figures: FleetFigures,
 }
 
+/// A draw of units that are profiled: the board, the true spread, which of the numbers of units, and the draw.
+type Job = (Board, f64, usize, u64);
+
+/// The figures of one draw.
+#[derive(Deserialize, Serialize)]
+struct Drawn {
+    once: FleetFigures,
+    profiled: FleetFigures,
+    /// With margins as of so many units.
+    computed: Vec<(u64, FleetFigures)>,
+    /// `once --measure`, then the daemon after each of [`DAEMON_S`].
+    after: Vec<FleetFigures>,
+}
+
 struct Options {
     workload: Workload,
     units: u64,
@@ -84,7 +100,7 @@ const FIRST_JUDGED: u64 = 500_000;
 const DAEMON_S: [u64; 3] = [1, 10, 60];
 
 /// Runs the command with the arguments that follow its name.
-pub fn run(mut arguments: Parser) -> Result<(), Failure> {
+pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     let (mut json, mut page, mut only) = (false, None, None);
     let mut options = Options {
         workload: Workload::named("resnet18")?,
@@ -134,13 +150,21 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         None => BOARDS.to_vec(),
     };
     let file = page.as_deref().map(AtomicFile::create).transpose()?;
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for name in names {
         let board = Board::named(name)?;
-        for spread in &options.spreads {
-            rows.extend(options.rows(&board, *spread)?);
+        for &spread in &options.spreads {
+            for place in 0..options.trained.len() {
+                let draws = 0..options.draws;
+                all.extend(draws.map(|draw| (board.clone(), spread, place, draw)));
+            }
         }
     }
+    let drawn = match jobs.run(&all, |jobs| options.drawn(jobs))? {
+        Ran::Whole(drawn) => drawn,
+        Ran::Part(part) => return print(&part),
+    };
+    let rows = options.rows(&all, &drawn);
     if let Some(file) = file {
         let page = page::page(&rows, &options.workload.name);
         let page = page.map_err(|why| Failure::Plot(why.to_string()))?;
@@ -154,66 +178,108 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
 }
 
 impl Options {
-    /// The rows of a board with a true spread.
-    fn rows(&self, board: &Board, spread: f64) -> Result<Vec<Row>, Failure> {
-        let published = as_published(board, &self.workload, &self.limits_pct)?;
-        let spread_of = published.times(spread);
-        let drawn = |seeds: Range<u64>| -> Vec<Unit> {
-            seeds
-                .map(|seed| Unit::drawn_with(seed, spread_of))
-                .collect()
-        };
-        let judged = drawn(FIRST_JUDGED..FIRST_JUDGED + self.units);
-        let fleet = Fleet::new(board, &self.workload, &judged, &self.limits_pct)?;
-        let mut rows = Vec::new();
-        let mut computed: Vec<Vec<FleetFigures>> = vec![Vec::new(); self.trained.len()];
-        for (place, &trained) in self.trained.iter().enumerate() {
-            let mut of_once = Vec::new();
-            let mut of_profiled = Vec::new();
-            let mut of_measure = Vec::new();
-            let mut of_daemon = DAEMON_S.map(|_| Vec::new());
-            for draw in 0..self.draws {
-                let first = 1 + draw * trained;
-                let units = drawn(first..first + trained);
-                let folder = tempfile::tempdir()?;
-                let model = self.fit(board, &units, draw, folder.path())?;
-                of_once.push(fleet.figures(&model, Choice::Once)?);
-                let own = Fleet::new(board, &self.workload, &units, &self.limits_pct)?;
-                of_profiled.push(own.figures(&model, Choice::Once)?);
-                let of_one = self.trained.iter().zip(&mut computed);
-                for (&n, figures) in of_one.filter(|(n, _)| trained == 1 && **n > 1) {
-                    let factor = (0.5 * (1.0 + 1.0 / n as f32)).sqrt();
-                    figures.push(fleet.figures(&model, Choice::Widened(factor))?);
-                }
-                if draw < self.daemons {
-                    of_measure.push(fleet.figures(&model, Choice::Measure)?);
-                    for (figures, seconds) in of_daemon.iter_mut().zip(DAEMON_S) {
-                        let after = Choice::Daemon(Duration::from_secs(seconds));
-                        figures.push(fleet.figures(&model, after)?);
-                    }
-                }
-            }
-            let mut row = |choice: String, all: &[FleetFigures]| {
-                if !all.is_empty() {
-                    rows.push(Row {
-                        board: board.name.clone(),
-                        spread,
-                        trained,
-                        choice,
-                        draws: all.len(),
-                        figures: FleetFigures::mean(all),
-                    });
-                }
+    /// The figures of draws. Neighbours share the units that are judged.
+    fn drawn(&self, jobs: &[&Job]) -> Result<Vec<Drawn>, Failure> {
+        let mut all = Vec::new();
+        let is_same = |a: &&Job, b: &&Job| a.0.name == b.0.name && a.1 == b.1;
+        for jobs in jobs.chunk_by(is_same) {
+            let (board, spread, ..) = jobs[0];
+            let published = as_published(board, &self.workload, &self.limits_pct)?;
+            let spread_of = published.times(*spread);
+            let units = |seeds: Range<u64>| -> Vec<Unit> {
+                let units = seeds.map(|seed| Unit::drawn_with(seed, spread_of));
+                units.collect()
             };
-            row("once".to_owned(), &of_once);
-            row("once, computed".to_owned(), &computed[place]);
-            row("once, profiled unit".to_owned(), &of_profiled);
-            row("once --measure".to_owned(), &of_measure);
-            for (figures, seconds) in of_daemon.iter().zip(DAEMON_S) {
-                row(format!("daemon, {seconds} s"), figures);
+            let judged = units(FIRST_JUDGED..FIRST_JUDGED + self.units);
+            let fleet = Fleet::new(board, &self.workload, &judged, &self.limits_pct)?;
+            for (_, _, place, draw) in jobs {
+                let trained = self.trained[*place];
+                let first = 1 + draw * trained;
+                all.push(self.draw(board, &fleet, &units(first..first + trained), *draw)?);
             }
         }
-        Ok(rows)
+        Ok(all)
+    }
+
+    /// Profiles units, and judges choices with their model on the fleet.
+    fn draw(
+        &self,
+        board: &Board,
+        fleet: &Fleet<'_>,
+        units: &[Unit],
+        draw: u64,
+    ) -> Result<Drawn, Failure> {
+        let folder = tempfile::tempdir()?;
+        let model = self.fit(board, units, draw, folder.path())?;
+        let own = Fleet::new(board, &self.workload, units, &self.limits_pct)?;
+        let computed = self.trained.iter().filter(|n| units.len() == 1 && **n > 1);
+        let computed = computed.map(|&n| {
+            let factor = (0.5 * (1.0 + 1.0 / n as f32)).sqrt();
+            Ok((n, fleet.figures(&model, Choice::Widened(factor))?))
+        });
+        let mut after = Vec::new();
+        if draw < self.daemons {
+            after.push(fleet.figures(&model, Choice::Measure)?);
+            for seconds in DAEMON_S {
+                let choice = Choice::Daemon(Duration::from_secs(seconds));
+                after.push(fleet.figures(&model, choice)?);
+            }
+        }
+        Ok(Drawn {
+            once: fleet.figures(&model, Choice::Once)?,
+            profiled: own.figures(&model, Choice::Once)?,
+            computed: computed.collect::<Result<_, Failure>>()?,
+            after,
+        })
+    }
+
+    /// The rows of all jobs.
+    fn rows(&self, jobs: &[Job], drawn: &[Drawn]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let pairs: Vec<(&Job, &Drawn)> = jobs.iter().zip(drawn).collect();
+        let is_same =
+            |a: &(&Job, &Drawn), b: &(&Job, &Drawn)| a.0.0.name == b.0.0.name && a.0.1 == b.0.1;
+        for of_spread in pairs.chunk_by(is_same) {
+            for pairs in of_spread.chunk_by(|a, b| a.0.2 == b.0.2) {
+                let (board, spread, place, _) = pairs[0].0;
+                let trained = self.trained[*place];
+                let mut row = |choice: String, all: Vec<FleetFigures>| {
+                    if !all.is_empty() {
+                        rows.push(Row {
+                            board: board.name.clone(),
+                            spread: *spread,
+                            trained,
+                            choice,
+                            draws: all.len(),
+                            figures: FleetFigures::mean(&all),
+                        });
+                    }
+                };
+                let of_draws = |figures: fn(&Drawn) -> FleetFigures| {
+                    pairs.iter().map(|(_, drawn)| figures(drawn)).collect()
+                };
+                row("once".to_owned(), of_draws(|drawn| drawn.once));
+                // They were computed with the models of one unit.
+                let computed = of_spread.iter().flat_map(|(_, drawn)| &drawn.computed);
+                let computed = computed.filter(|(n, _)| *n == trained);
+                let computed = computed.map(|(_, figures)| *figures).collect();
+                row("once, computed".to_owned(), computed);
+                row(
+                    "once, profiled unit".to_owned(),
+                    of_draws(|drawn| drawn.profiled),
+                );
+                let after = |at: usize| -> Vec<FleetFigures> {
+                    let all = pairs.iter();
+                    all.filter_map(|(_, drawn)| drawn.after.get(at).copied())
+                        .collect()
+                };
+                row("once --measure".to_owned(), after(0));
+                for (at, seconds) in DAEMON_S.iter().enumerate() {
+                    row(format!("daemon, {seconds} s"), after(1 + at));
+                }
+            }
+        }
+        rows
     }
 
     /// Profiles units and fits a model to them, in a folder.
