@@ -240,6 +240,7 @@ beside() {
 others() {
     step "long tests" long_tests
     step "bounds of the trainer, a part" gate
+    step "shards under Slurm" env WATTGATE_BUILT=yes tools/slurm.sh
     step "networks of the package onnx" env WATTGATE_BUILT=yes tools/networks.sh compose
     step "demo" demo
     step "commands of README.md" env WATTGATE_BUILT=yes tools/readme.sh

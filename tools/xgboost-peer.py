@@ -1,10 +1,10 @@
-"""Scores XGBoost as MIRAGE used it on a kernel corpus, in the JSON of `wattgate-lab kernels evaluate`:
+"""Scores XGBoost as MIRAGE used it on a kernel corpus, beside the JSON of `wattgate-lab kernels evaluate`:
 
-xgboost-peer.py CORPUS.csv TEST-UNITS [OURS.json]
+xgboost-peer.py CORPUS.csv TEST-UNITS OURS.json INPUTS.csv
 
-Inputs are the kernel's parameters and the clocks, targets are logarithms. The hyper-parameters lie in the
-middle of MIRAGE's space. Time of predictions is that of all rows of the test units, best of three. With the
-JSON of `kernels evaluate`, both are printed beside each other.
+Targets are logarithms. Inputs are the kernel's parameters and the clocks, as MIRAGE has them; and once more those of our
+own models, which the example `kernel_inputs` writes. The hyper-parameters lie in the middle of MIRAGE's space. Time of
+predictions is that of all rows of the test units, best of three.
 """
 
 import json
@@ -46,22 +46,32 @@ def score(kernel, target, predicted, measured):
     }
 
 
-def main(corpus, units, ours=None):
+def raw(corpus, units):
+    """Of each kernel: parameters and clocks, whether a row is held out, times and powers."""
     rows = pd.read_csv(corpus, dtype={"unit": str}, low_memory=False)
     columns = list(rows.columns)
     parameters = columns[columns.index("batch") : columns.index("inputs") + 1]
-    inputs = parameters + ["cpu_khz", "gpu_khz", "emc_khz"]
-    units = units.split(",")
-    results, predicting, training, predicted_rows = [], 0.0, 0.0, 0
-    for kernel, of_kernel in rows.groupby("kernel", sort=False):
-        used = of_kernel[inputs].dropna(axis=1, how="all").astype(np.float32)
-        test = of_kernel["unit"].isin(units)
-        for target, column in (("time", "time_ms"), ("power", "power_mw")):
-            measured = of_kernel[column]
-            start = time.perf_counter()
+    for kernel, own in rows.groupby("kernel", sort=False):
+        used = own[parameters + ["cpu_khz", "gpu_khz", "emc_khz"]]
+        yield kernel, used, own["unit"].isin(units), {"time": own["time_ms"], "power": own["power_mw"]}
+
+
+def ours(inputs):
+    """The same with the inputs of our models."""
+    with open(inputs) as file:
+        width = max(line.count(",") for line in file) + 1
+    rows = pd.read_csv(inputs, header=None, names=range(width), low_memory=False)
+    for kernel, own in rows.groupby(0, sort=False):
+        yield kernel, own.iloc[:, 4:], own[1] == 1, {"time": own[2], "power": own[3]}
+
+
+def peer(kernels):
+    results, predicting, predicted_rows = {}, 0.0, 0
+    for kernel, inputs, test, targets in kernels:
+        used = inputs.dropna(axis=1, how="all").astype(np.float32)
+        for target, measured in targets.items():
             model = xgboost.XGBRegressor(**SETTINGS)
             model.fit(used[~test], np.log(measured[~test]))
-            training += time.perf_counter() - start
             wanted = used[test].to_numpy()
             best = np.inf
             for _ in range(3):
@@ -70,31 +80,26 @@ def main(corpus, units, ours=None):
                 best = min(best, time.perf_counter() - start)
             predicting += best
             predicted_rows += len(wanted)
-            results.append(score(kernel, target, np.exp(logs), measured[test].to_numpy()))
-    document = {
-        "version": 1,
-        "learner": f"XGBoost {xgboost.__version__}",
-        "results": results,
-        "training_s": training,
-        "predict_us": 1e6 * predicting / predicted_rows,
-    }
-    if ours is None:
-        print(json.dumps(document, indent=2))
-        return
-    with open(ours) as file:
-        ours = json.load(file)
-    print(f"{'':<28}{'XGBoost: within 5, 10, 15, 20 %':>36}{'MAPE':>8}{'wattgate':>34}{'MAPE':>8}")
-    other = {(of["kernel"], of["target"]): of for of in ours["results"]}
-    shares = lambda of: "".join(f"{of['within_pct'][str(limit)]:>8.1f}" for limit in WITHIN)
+            results[kernel, target] = score(kernel, target, np.exp(logs), measured[test].to_numpy())
+    return results, 1e6 * predicting / predicted_rows
+
+
+def main(corpus, units, json_of_ours, inputs):
+    with open(json_of_ours) as file:
+        own = {(row["kernel"], row["target"]): row for row in json.load(file)["results"]}
+    plain, plain_us = peer(raw(corpus, units.split(",")))
+    same, same_us = peer(ours(inputs))
+    print(f"XGBoost {xgboost.__version__}: MAPE in %, and rows within 10 %; units that no model has seen; simulated")
+    print("| kernel, target | XGBoost, parameters and clocks | XGBoost, our inputs | wattgate |")
+    print("|---|---|---|---|")
     for target in ("time", "power"):
-        own = [of for of in results if of["target"] == target]
-        for of in own:
-            beside = other[of["kernel"], target]
-            name = f"{of['kernel']}, {target}"
-            print(f"{name:<28}{shares(of):>36}{of['mape']:>8.2f}{shares(beside):>34}{beside['mape']:>8.2f}")
-        mean = [np.mean([of["mape"] for of in own]), np.mean([other[of["kernel"], target]["mape"] for of in own])]
-        print(f"{'mean, ' + target:<28}{'':>36}{mean[0]:>8.2f}{'':>34}{mean[1]:>8.2f}")
-    print(f"XGBoost trains {training:.0f} s, predicts a row in {document['predict_us']:.2f} µs")
+        names = [key for key in plain if key[1] == target]
+        for key in names:
+            cells = [f"{row[key]['mape']:.2f}; {row[key]['within_pct']['10']:.1f}" for row in (plain, same, own)]
+            print(f"| {key[0]}, {target} | {' | '.join(cells)} |")
+        means = [np.mean([row[key]["mape"] for key in names]) for row in (plain, same, own)]
+        print(f"| mean, {target} | {' | '.join(f'{mean:.2f}' for mean in means)} |")
+    print(f"a prediction takes {plain_us:.2f} and {same_us:.2f} µs")
 
 
 if __name__ == "__main__":

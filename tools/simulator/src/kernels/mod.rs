@@ -22,7 +22,7 @@ use crate::unit::Unit;
 use crate::workload::{Host, Kernels, Loader, Reading, Workload};
 
 pub use corpus::{Corpus, MOST_UNITS};
-pub use gpu_work::GpuWork;
+pub use gpu_work::{GpuWork, Library};
 pub use network::{network, network_of};
 pub use sample::sample;
 
@@ -53,6 +53,7 @@ pub struct Bench<'a> {
     board: &'a Board,
     unit: Unit,
     channels: Vec<Channel>,
+    library: Library,
     random: ChaCha8Rng,
 }
 
@@ -63,6 +64,7 @@ impl<'a> Bench<'a> {
             board,
             unit,
             channels: unit.channels(board),
+            library: Library::for_board(board),
             random: ChaCha8Rng::seed_from_u64(seed),
         }
     }
@@ -80,7 +82,7 @@ impl<'a> Bench<'a> {
     /// The time in ms and the power in mW without noise, but with the errors of the unit's sensors.
     fn expected(&mut self, call: &Call, mode: [u32; 4]) -> (f64, f64) {
         let clocks = Clocks::from_knobs(self.board, mode);
-        let workload = repeated(call, self.board, self.unit.launch);
+        let workload = repeated(call, &self.library, self.unit.launch);
         let steady = Steady::compute(self.board, &self.unit, &workload, &clocks);
         let mut module_mw = 0.0;
         for (rail, channel) in self.board.rails.iter().zip(&mut self.channels) {
@@ -97,8 +99,8 @@ impl<'a> Bench<'a> {
 }
 
 /// A call in a loop. `launch` is a factor on the CPU's work for a launch.
-fn repeated(call: &Call, board: &Board, launch: f64) -> Workload {
-    let work = GpuWork::from_call(call, board.physics().gpu.blocks);
+fn repeated(call: &Call, library: &Library, launch: f64) -> Workload {
+    let work = GpuWork::from_call(call, library);
     let kernels = Kernels {
         count: CALLS * work.launches,
         mflop_per_sample: 1e-6 * CALLS * work.flop,

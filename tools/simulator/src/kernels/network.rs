@@ -7,7 +7,7 @@ use std::path::Path;
 use wattgate_board_tables::Board;
 use wattgate_kernels::{Call, Kind, Parameter};
 
-use super::{GpuWork, LAUNCH_MISSES, launch_kcycles, of_kernels};
+use super::{GpuWork, LAUNCH_MISSES, Library, launch_kcycles, of_kernels};
 use crate::csv::{CsvError, Wrong, cells, lines, read};
 use crate::unit::Unit;
 use crate::workload::{Kernels, Workload};
@@ -82,11 +82,11 @@ fn call(line: usize, cells: &[&str]) -> Result<Call, Wrong> {
 
 /// The workload of some calls, which hold a whole batch. The launches of different kernels cost the CPU the same here: their mean.
 pub fn network_of(name: String, calls: &[Call], board: &Board, unit: &Unit) -> Workload {
-    let resident = board.physics().gpu.blocks;
+    let library = Library::for_board(board);
     let kernels: Vec<Kernels> = calls
         .iter()
         .map(|call| {
-            let work = GpuWork::from_call(call, resident);
+            let work = GpuWork::from_call(call, &library);
             Kernels {
                 count: work.launches,
                 mflop_per_sample: 1e-6 * work.flop,

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use wattgate_board_tables::Board;
 use wattgate_kernels::{Call, Kind, Operation, Parameter, Shape, Window};
-use wattgate_simulated_board::kernels::{Bench, Corpus, GpuWork, sample};
+use wattgate_simulated_board::kernels::{Bench, Corpus, GpuWork, Library, sample};
 use wattgate_simulated_board::unit::Unit;
 
 const FASTEST: [u32; 4] = [8, 2_265_600, 1_377_000, 2_133_000];
@@ -55,12 +55,13 @@ fn time(call: &Call, mode: [u32; 4]) -> f64 {
 fn no_call_is_faster_than_the_peak_of_the_gpu() {
     let board = xavier();
     let gpu = &board.physics().gpu;
+    let library = Library::for_board(&board);
     let mut bench = Bench::new(&board, Unit::NOMINAL, 1);
     let mut random = ChaCha8Rng::seed_from_u64(3);
     for kind in Kind::ALL {
         for _ in 0..500 {
             let call = sample(kind, &mut random);
-            let work = GpuWork::from_call(&call, gpu.blocks);
+            let work = GpuWork::from_call(&call, &library);
             assert!((0.0..1.0).contains(&work.efficiency), "{call:?} {work:?}");
             assert!(work.bytes >= call.output_bytes() as f64, "{call:?}");
             let least_ms = 1e3 * work.flop / (gpu.flop_per_cycle * 1.377e9);

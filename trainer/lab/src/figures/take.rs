@@ -20,26 +20,22 @@ pub struct Take {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {
-    /// A regular expression of the first line.
-    first: String,
-    /// How many lines, at most until a blank one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    count: Option<usize>,
+    /// Lines above those of the command, such as the head of a table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    head: Vec<String>,
+    /// A regular expression of the lines.
+    pattern: String,
 }
 
 impl Lines {
     /// The lines.
     pub fn lines(&self, printed: &str) -> Result<Vec<String>, String> {
-        let first = Regex::new(&self.first).map_err(|why| why.to_string())?;
-        let from = printed.lines().skip_while(|line| !first.is_match(line));
-        let until_blank = from.take_while(|line| !line.trim().is_empty());
-        let lines: Vec<String> = until_blank
-            .take(self.count.unwrap_or(usize::MAX))
-            .map(|line| line.trim_end().to_owned())
-            .collect();
-        match lines.is_empty() {
-            true => Err(format!("no line matches `{}`", self.first)),
-            false => Ok(lines),
+        let pattern = Regex::new(&self.pattern).map_err(|why| why.to_string())?;
+        let matching = printed.lines().filter(|line| pattern.is_match(line));
+        let matching: Vec<String> = matching.map(|line| line.trim_end().to_owned()).collect();
+        match matching.is_empty() {
+            true => Err(format!("no line matches `{}`", self.pattern)),
+            false => Ok([&self.head[..], &matching].concat()),
         }
     }
 }
@@ -137,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_table_ends_at_a_blank_line() {
+    fn a_table_has_the_lines_of_its_pattern_below_its_head() {
         let lines = Lines {
-            first: "^\\| load".to_owned(),
-            count: None,
+            head: vec!["| load | over |".to_owned()],
+            pattern: "^. (llm|jump)".to_owned(),
         };
-        let printed = "title\n| load | over |\n|---|---|\n| llm | 1 | \n\nrest\n";
-        let expected = ["| load | over |", "|---|---|", "| llm | 1 |"];
-        assert_eq!(lines.lines(printed).expect("three lines"), expected);
+        let printed = "title\n| llm | 1 | \n\n| jump | 2 |\nrest\n";
+        let expected = ["| load | over |", "| llm | 1 |", "| jump | 2 |"];
+        assert_eq!(lines.lines(printed).expect("two lines"), expected);
         assert!(
             lines
                 .lines("nothing")

@@ -125,6 +125,16 @@ impl Learner {
     }
 }
 
+/// The inputs of some rows, column by column, with a roofline that was fitted to the training rows: what both learners get.
+pub fn inputs(training: &[&Row], rows: &[&Row]) -> Columns {
+    let demands: Vec<Demand> = rows
+        .iter()
+        .map(|row| Demand::from_call(&row.call))
+        .collect();
+    let pairs = demands.iter().zip(rows.iter().map(|row| row.knobs));
+    columns(pairs, &roofline(training))
+}
+
 impl Fitted {
     /// Predicts the logarithm of the target for some rows, whose measurements are not looked at.
     pub fn predict(&self, rows: &[&Row]) -> Vec<f32> {

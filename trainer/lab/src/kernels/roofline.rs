@@ -32,7 +32,7 @@ fn terms(demand: &Demand, knobs: [u32; 4]) -> [f64; TERMS.len()] {
     [
         demand.launches / cpu,
         1e-6 * demand.flop / gpu,
-        1e-6 * demand.tiled_flop / gpu,
+        1e-6 * demand.flop / gpu,
         1e-6 * demand.bytes / emc,
         1e-6 * demand.bytes / gpu,
         demand.launches / gpu,

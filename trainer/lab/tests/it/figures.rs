@@ -11,7 +11,7 @@ const RESULTS: &str = r#"{
   "sections": [{"title": "Holding", "runs": [{
     "name": "quick", "command": "printf 'load over\nllm 0.2\njump 0.3\n'", "kind": "simulated", "ran": null,
     "figures": [{"name": "worst-over", "what": "time over the limit, worst", "take": {"pattern": "^[a-z]+ ([0-9.]+)$", "which": "most", "unit": "%"}, "bound": {"most": 0.25}, "value": ""}],
-    "tables": [{"name": "loads", "take": {"first": "^load"}, "lines": []}]
+    "tables": [{"name": "loads", "take": {"pattern": "^[a-z]+ "}, "lines": []}]
   }]}]
 }"#;
 

@@ -7,12 +7,6 @@ use serde_json::Value;
 
 /// The results without the seconds that a training took, which no two runs share.
 fn without_seconds(mut json: Value) -> Value {
-    for row in ["results", "runs"]
-        .iter()
-        .filter_map(|rows| json.get(rows).cloned())
-    {
-        assert!(!row.as_array().expect("rows").is_empty());
-    }
     for rows in ["results", "runs", "cells"] {
         if let Some(rows) = json.get_mut(rows).and_then(Value::as_array_mut) {
             rows.iter_mut()
