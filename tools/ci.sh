@@ -141,7 +141,7 @@ gate() {
         return
     fi
     # With the whole workspace, as the tests: for the trainer alone cargo would build burn again.
-    cargo build --release --locked --workspace --example bounds &&
+    cargo build --release --locked --workspace --exclude wattgate-bench --example bounds &&
         WATTGATE_BUILT=yes tools/bounds.sh ../shared/data gate
 }
 

@@ -11,8 +11,10 @@ tools/packages.sh python3-venv gcc libc6-dev
 place=${CARGO_TARGET_DIR:-target}/xgboost
 /usr/bin/python3 -m venv "$place"
 "$place/bin/pip" install -q "numpy==2.4.6" "pandas==3.1.1" "scikit-learn==1.9.1" "xgboost==3.2.0"
-cargo build --release --locked -p wattgate-lab -p wattgate-judge
-cargo build --release --locked -p wattgate-lab --example kernel_speed --example kernel_inputs
+if [ -z "${WATTGATE_BUILT-}" ]; then
+    cargo build --release --locked -p wattgate-lab -p wattgate-judge
+    cargo build --release --locked -p wattgate-lab --example kernel_speed --example kernel_inputs
+fi
 corpus=${1:-$place/kernels.csv}
 units=${2:-12,13}
 if [ $# -eq 0 ]; then

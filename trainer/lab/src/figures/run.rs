@@ -11,6 +11,11 @@ const DATA: &str = "../shared/data";
 /// What a command prints. Its errors and its progress are shown.
 pub(super) fn output(run: &str, command: &str) -> Result<String, FiguresError> {
     eprintln!("$ {command}");
+    silently(run, command)
+}
+
+/// The same, without a word.
+pub(super) fn silently(run: &str, command: &str) -> Result<String, FiguresError> {
     let failed = |how: String| FiguresError::Command {
         run: run.to_owned(),
         command: command.to_owned(),
@@ -33,7 +38,7 @@ pub(super) fn output(run: &str, command: &str) -> Result<String, FiguresError> {
 
 /// The present day, commit and machine, and the data that a command reads.
 pub(super) fn here(command: &str) -> Result<Origin, FiguresError> {
-    let line = |command| output("here", command).map(|line| line.trim().to_owned());
+    let line = |command| silently("here", command).map(|line| line.trim().to_owned());
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut models = processors
         .lines()

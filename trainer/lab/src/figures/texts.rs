@@ -65,7 +65,7 @@ fn texts(folder: &Path) -> Result<Vec<PathBuf>, FiguresError> {
         "git -C '{}' ls-files -- '*.md' ':!RESULTS.md'",
         folder.display()
     );
-    let list = run::output("texts", &list)?;
+    let list = run::silently("texts", &list)?;
     Ok(list.lines().map(|name| folder.join(name)).collect())
 }
 

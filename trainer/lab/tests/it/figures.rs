@@ -73,7 +73,7 @@ fn a_figure_that_differs_is_named_with_its_place() {
     assert_eq!(checked.code, 3);
     for expected in [
         "README.md: a figure, line 1, is",
-        "`worst-over` is 0.4 %, RESULTS.json has 0.3 %",
+        "worst-over is 0.4 %, RESULTS.json has 0.3 %",
         "figures differ",
     ] {
         assert!(checked.stderr.contains(expected), "{}", checked.stderr);
