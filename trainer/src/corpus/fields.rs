@@ -1,7 +1,7 @@
 //! Fields of corpus files: what each may hold, and how a defect is reported.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use csv::ErrorKind;
@@ -67,6 +67,30 @@ pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError
     value.ok_or_else(|| bad(field.0, expected, text))
 }
 
+/// The clocks of Jetsons in kHz, with room on both sides: 12,800 (EMC of a TK1) to 4,266,000 (EMC of a Thor).
+const CLOCKS_KHZ: RangeInclusive<u32> = 10_000..=10_000_000;
+
+/// A clock in kHz.
+pub fn clock(field: Named<'_>) -> Result<u32, FieldError> {
+    const EXPECTED: &str = "a frequency in kHz from 10000 to 10000000";
+    const BLANK: &str = "a frequency in kHz from 10000 to 10000000; a clock that never changed has the same number in every row";
+    const IN_MHZ: &str =
+        "a frequency in kHz from 10000 to 10000000; if the column is in MHz, multiply it by 1000";
+    const IN_HZ: &str =
+        "a frequency in kHz from 10000 to 10000000; if the column is in Hz, divide it by 1000";
+    let text = text(field)?;
+    if text.is_empty() {
+        return Err(bad(field.0, BLANK, text));
+    }
+    let number: f64 = text.parse().unwrap_or(f64::NAN);
+    let expected = match number {
+        _ if number >= 1.0 && number < f64::from(*CLOCKS_KHZ.start()) => IN_MHZ,
+        _ if number > f64::from(*CLOCKS_KHZ.end()) => IN_HZ,
+        _ => return whole(field, EXPECTED),
+    };
+    Err(bad(field.0, expected, text))
+}
+
 /// A number above zero within a range, or `None` for a blank.
 pub fn quantity(
     field: Named<'_>,
@@ -76,6 +100,11 @@ pub fn quantity(
     let text = text(field)?;
     if text.is_empty() {
         return Ok(None);
+    }
+    const COMMA: &str = "a number with a decimal point, not a comma";
+    let has_comma = text.contains(',') && text.replacen(',', ".", 1).parse::<f64>().is_ok();
+    if has_comma {
+        return Err(bad(field.0, COMMA, text));
     }
     let value: Option<f64> = text.parse().ok().filter(|v| range.contains(v));
     match value {

@@ -1,7 +1,7 @@
 //! Corpora: profiled modes of one workload on one board, read from CSV.
 //!
 //! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
-//! order. Repeats of a mode are allowed; the median counts. A blank time or power is unknown.
+//! order, with commas, semicolons or tabs between them; lines that begin with `#` are comments. Repeats of a mode are allowed; the median counts. A blank time or power is unknown.
 //! A row with neither is a mode of the board that was not profiled, or a row that somebody forgot to
 //! fill in; the reader is told which, see [`Blank`]. The optional columns `kind` (`measured`, the
 //! default, or `simulated`), `minibatch`, `tpc_pg_mask` and `unit` must be the same in all rows. A
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,8 @@ use wattgate_runtime::grid::{Grid, GridError, MAX_AXIS_VALUES, MAX_MODES};
 
 use fed::{Feeding, Parts};
 use fields::{
-    FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, csv_io, kind, name, quantity, text,
-    whole,
+    FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, clock, csv_io, kind, name, quantity,
+    text, whole,
 };
 use modes::contradiction;
 use units::Units;
@@ -223,6 +223,9 @@ pub enum Problem {
         "neither time_ms nor power_mw; fill them in, delete the row, or skip such rows with --skip-blank"
     )]
     NotFilledIn,
+    /// The file is in UTF-16.
+    #[error("the text is in UTF-16; save it as UTF-8")]
+    Utf16,
     /// A field is not UTF-8.
     #[error("expected text in UTF-8")]
     NotUtf8,
@@ -352,6 +355,35 @@ impl Corpus {
     }
 }
 
+/// What separates the fields of a file: the one of comma, semicolon and tab with which the header has most of the columns. And
+/// whether the file is in UTF-16.
+fn dialect(path: &Path) -> io::Result<(u8, bool)> {
+    // No header is longer.
+    let mut head = Vec::new();
+    File::open(path)?.take(1 << 16).read_to_end(&mut head)?;
+    if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+        return Ok((b',', true));
+    }
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let header = lines.find(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
+    let known = |delimiter: &u8| {
+        let fields = header.unwrap_or_default().split(|byte| byte == delimiter);
+        let is_known = |field: &&[u8]| {
+            let name = field.trim_ascii();
+            let name = name
+                .strip_prefix(b"\"")
+                .and_then(|name| name.strip_suffix(b"\""))
+                .unwrap_or(name);
+            COLUMNS.iter().any(|column| column.as_bytes() == name)
+        };
+        fields.filter(is_known).count()
+    };
+    // The last of equals, so the comma stands last.
+    let best = [b'\t', b';', b','].into_iter().max_by_key(known);
+    Ok((best.unwrap_or(b','), false))
+}
+
 /// The positions of the columns in a row.
 struct Columns {
     required: [usize; COLUMNS.len()],
@@ -403,9 +435,22 @@ impl Reader {
         };
         let file = File::open(path).map_err(io)?;
         progress.set_length(file.metadata().map_err(io)?.len());
+        let (delimiter, is_utf_16) = dialect(path).map_err(io)?;
+        if is_utf_16 {
+            return Err(CorpusError::Defect {
+                path: path.to_owned(),
+                defect: Defect {
+                    line: None,
+                    column: None,
+                    problem: Problem::Utf16,
+                },
+            });
+        }
         let mut csv = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
+            .comment(Some(b'#'))
+            .delimiter(delimiter)
             .buffer_capacity(1 << 16)
             .from_reader(progress.wrap_read(file));
         let mut header = ByteRecord::new();
@@ -525,9 +570,9 @@ impl Reader {
         };
         let knobs = [
             whole(field(2), "a number of cores above zero")?,
-            whole(field(3), "a frequency in kHz above zero")?,
-            whole(field(4), "a frequency in kHz above zero")?,
-            whole(field(5), "a frequency in kHz above zero")?,
+            clock(field(3))?,
+            clock(field(4))?,
+            clock(field(5))?,
         ];
         let time = quantity(field(6), 0.0..MAX_TIME_MS, TIME_EXPECTED)?;
         let power = quantity(field(7), POWERS_MW, POWER_EXPECTED)?;

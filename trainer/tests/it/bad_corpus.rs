@@ -148,13 +148,76 @@ fn text_or_nonsense_in_a_number() {
         let expected = format!("line 5: column `cores`: {cores}, found `{value}`");
         refused(with_field("cores", value), &expected);
     }
-    let frequency = "expected a frequency in kHz above zero";
+    let frequency = "expected a frequency in kHz from 10000 to 10000000";
     for column in ["cpu_khz", "gpu_khz", "emc_khz"] {
-        for value in ["1.2GHz", "0", "-408000", "NaN"] {
-            let expected = format!("line 5: column `{column}`: {frequency}, found `{value}`");
+        for (value, hint) in [
+            ("1.2GHz", ""),
+            ("0", ""),
+            ("-408000", ""),
+            ("NaN", ""),
+            (
+                "",
+                "; a clock that never changed has the same number in every row",
+            ),
+            ("1330", "; if the column is in MHz, multiply it by 1000"),
+            ("1377000000", "; if the column is in Hz, divide it by 1000"),
+            ("99999999999", "; if the column is in Hz, divide it by 1000"),
+        ] {
+            let expected = format!("line 5: column `{column}`: {frequency}{hint}, found `{value}`");
             refused(with_field(column, value), &expected);
         }
     }
+}
+
+/// What spreadsheets and scripts write in place of commas alone.
+#[test]
+fn other_dialects_are_read_or_named() {
+    let folder = folder();
+    let plain = corpus().join("\n");
+    let dialects = [
+        plain.replace(',', ";"),
+        plain.replace(',', "\t"),
+        format!("\u{feff}{}", plain.replace(',', ";")),
+        format!("# Orin Nano, 25W; measured by hand\n\n{plain}\n# the end\n"),
+        plain.replace('\n', "\r\n"),
+    ];
+    write(folder.path(), "corpus.csv", &plain);
+    let expected = run(folder.path(), "check corpus.csv");
+    assert_eq!(expected.code, 0, "{}", expected.stderr);
+    for dialect in dialects {
+        write(folder.path(), "corpus.csv", &dialect);
+        let check = run(folder.path(), "check corpus.csv");
+        assert_eq!(
+            check.stdout, expected.stdout,
+            "{dialect:.80} {}",
+            check.stderr
+        );
+    }
+    let comma = plain.replace(',', ";").replacen(".", ",", 1);
+    let found = comma
+        .lines()
+        .find(|line| line.contains(','))
+        .expect("a decimal comma");
+    let number = found
+        .split(';')
+        .find(|field| field.contains(','))
+        .expect("a field");
+    let line = 1 + comma
+        .lines()
+        .position(|line| line == found)
+        .expect("its line");
+    refused(
+        &comma,
+        &format!(
+            "line {line}: column `time_ms`: expected a number with a decimal point, not a comma, found `{number}`"
+        ),
+    );
+    let utf_16: Vec<u8> = [0xfeff]
+        .into_iter()
+        .chain(plain.encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    refused(utf_16, "the text is in UTF-16; save it as UTF-8");
 }
 
 #[test]

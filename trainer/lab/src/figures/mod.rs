@@ -366,6 +366,7 @@ impl Figure {
             Bound::Least(least) => (format!("≥ {least}"), number.is_some_and(|n| n >= least)),
         };
         match holds {
+            _ if self.value.is_empty() => format!("{text}, not run"),
             true => format!("{text}, held"),
             false => format!("{text}, **missed**"),
         }
