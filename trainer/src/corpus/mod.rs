@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Chain, Cursor, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -355,16 +355,13 @@ impl Corpus {
     }
 }
 
-/// What separates the fields of a file: the one of comma, semicolon and tab with which the header has most of the columns. And
-/// whether the file is in UTF-16.
-fn dialect(path: &Path) -> io::Result<(u8, bool)> {
-    // No header is longer.
-    let mut head = Vec::new();
-    File::open(path)?.take(1 << 16).read_to_end(&mut head)?;
+/// What separates the fields of a file that begins so: the one of comma, semicolon and tab with which the header has most of the
+/// columns. `None` for a file in UTF-16.
+fn delimiter(head: &[u8]) -> Option<u8> {
     if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-        return Ok((b',', true));
+        return None;
     }
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let mut lines = head.split(|byte| *byte == b'\n');
     let header = lines.find(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
     let known = |delimiter: &u8| {
@@ -380,9 +377,11 @@ fn dialect(path: &Path) -> io::Result<(u8, bool)> {
         fields.filter(is_known).count()
     };
     // The last of equals, so the comma stands last.
-    let best = [b'\t', b';', b','].into_iter().max_by_key(known);
-    Ok((best.unwrap_or(b','), false))
+    [b'\t', b';', b','].into_iter().max_by_key(known)
 }
+
+/// Bytes within which the header ends.
+const LONGEST_HEADER: u64 = 1 << 16;
 
 /// The positions of the columns in a row.
 struct Columns {
@@ -414,7 +413,7 @@ struct OfFeeding {
 struct Reader {
     path: PathBuf,
     blank: Blank,
-    csv: csv::Reader<ProgressBarIter<File>>,
+    csv: csv::Reader<ProgressBarIter<Chain<Cursor<Vec<u8>>, File>>>,
     record: ByteRecord,
     header: ByteRecord,
     columns: Columns,
@@ -435,24 +434,26 @@ impl Reader {
         };
         let file = File::open(path).map_err(io)?;
         progress.set_length(file.metadata().map_err(io)?.len());
-        let (delimiter, is_utf_16) = dialect(path).map_err(io)?;
-        if is_utf_16 {
-            return Err(CorpusError::Defect {
-                path: path.to_owned(),
-                defect: Defect {
-                    line: None,
-                    column: None,
-                    problem: Problem::Utf16,
-                },
-            });
-        }
+        let mut head = Vec::new();
+        (&file)
+            .take(LONGEST_HEADER)
+            .read_to_end(&mut head)
+            .map_err(io)?;
+        let delimiter = delimiter(&head).ok_or_else(|| CorpusError::Defect {
+            path: path.to_owned(),
+            defect: Defect {
+                line: None,
+                column: None,
+                problem: Problem::Utf16,
+            },
+        })?;
         let mut csv = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
             .comment(Some(b'#'))
             .delimiter(delimiter)
             .buffer_capacity(1 << 16)
-            .from_reader(progress.wrap_read(file));
+            .from_reader(progress.wrap_read(Cursor::new(head).chain(file)));
         let mut header = ByteRecord::new();
         let found = csv
             .read_byte_record(&mut header)

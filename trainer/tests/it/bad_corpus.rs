@@ -308,13 +308,16 @@ fn a_kind_that_is_none_or_changes() {
 #[test]
 fn too_many_modes_for_a_grid() {
     let mut lines = vec![HEADER.to_owned()];
-    lines.extend((1..=129).map(|i| format!("board,job,{i},1,1,1,1,1000")));
+    lines.extend((1..=129).map(|i| format!("board,job,{i},10000,10000,10000,1,1000")));
     refused(
         lines.join("\n"),
         "line 79: the axes of the grid hold more than 80 values",
     );
     let mut lines = vec![HEADER.to_owned()];
-    lines.extend((1..=32).map(|i| format!("board,job,{},{},{i},{i},1,1000", i.min(16), i.min(16))));
+    lines.extend((1..=32).map(|i| {
+        let [few, many] = [10_000 + i.min(16), 10_000 + i];
+        format!("board,job,{},{few},{many},{many},1,1000", i.min(16))
+    }));
     refused(
         lines.join("\n"),
         "line 17: the grid has more than 65535 modes",

