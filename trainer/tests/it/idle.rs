@@ -153,7 +153,7 @@ fn idle_power_that_is_none_is_refused() {
     let header = format!("{HEADER},idle_mw");
     for wrong in ["2.5", "-1", "0", "1e99", "much"] {
         let text = format!(
-            "{header}\n{}\nboard,work,1,1,1,1,,,{wrong}\n",
+            "{header}\n{}\nboard,work,1,10000,10000,10000,,,{wrong}\n",
             rows.join("\n")
         );
         write(path, "idle.csv", text);
@@ -169,7 +169,7 @@ fn idle_power_that_is_none_is_refused() {
     write(
         path,
         "idle.csv",
-        format!("{header}\nboard,work,1,1,1,1,,,2500\n"),
+        format!("{header}\nboard,work,1,10000,10000,10000,,,2500\n"),
     );
     let fit = run(path, "fit idle.csv -o m.wgt");
     assert_eq!(fit.code, 3);
