@@ -31,11 +31,11 @@ const SETTLING_MS: u64 = 100;
 /// The power is over the limit when the estimate exceeds it by this number of standard deviations.
 pub const OVER_DEVIATIONS: f32 = 3.0;
 
-/// The same threshold after a sure step of the load. Its final level is uncertain, so the threshold
-/// is on the safe side.
+/// The same number after a sure step of the load. The final level of the load is uncertain, so the number is on the
+/// safe side.
 const OVER_AFTER_STEP: f32 = -0.5;
 
-/// The same threshold just after a step down for a jump: that step was likely too small.
+/// The same number just after a step down for a jump: that step was probably too small.
 const OVER_AFTER_JUMP: f32 = 1.0;
 
 /// A step that ends within this number of standard deviations of a known phase is no jump.

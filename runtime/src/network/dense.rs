@@ -27,7 +27,7 @@ impl<'a> Dense<'a> {
         })
     }
 
-    /// The activations of these two neurons, from those of the previous layer.
+    /// Computes the activations of these two neurons from the activations of the previous layer.
     #[inline(always)]
     pub fn activations<V: Vector>(&self, inputs: &[Tile]) -> Tile {
         V::activations(self.products::<V>(inputs), self.shifts).store()

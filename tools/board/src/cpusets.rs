@@ -124,7 +124,8 @@ impl<F: Files> Walk<'_, F> {
         if write(shown | more) {
             return shown | more;
         }
-        // The write has made Linux update all groups. This one may have ended meanwhile.
+        // Linux refuses cores that the parent lacks. The parent may have lost some since it was read, so this
+        // offers what it has now.
         let of_parent = read(self.files, parent).unwrap_or(0);
         let fewer = (shown | more) & of_parent;
         let mut write = |cores: Numbers| self.files.write(&file(group), &list(cores)).is_ok();

@@ -13,7 +13,7 @@
 //! | the board | `board` |
 //! | changes | `averaging`, `backstop`, `transition`, `target`, `requests` |
 //! | knobs, sensors | `knobs`, `cpu`, `gpu`, `memory`, `nvpmodel`, `power`, `thermal`, `cooling`, `identity` |
-//! | tools | `search`, `journal`, `saved`, `presets`, `clock`, `ina238`, `shunt` |
+//! | tools | `search`, `journal`, `saved`, `current`, `presets`, `clock`, `ina238`, `shunt` |
 //! | access | `files` |
 //!
 //! ```no_run
@@ -47,6 +47,7 @@ mod clock;
 mod cooling;
 mod cpu;
 mod cpusets;
+mod current;
 mod files;
 mod gpu;
 mod identity;
@@ -77,10 +78,11 @@ pub use averaging::{AveragingError, SAMPLES};
 pub use backstop::BackstopError;
 pub use board::Board;
 pub use cpu::RunningClock;
+pub use current::Current;
 pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::{Identity, serial_number};
 pub use journal::ChangeError;
-pub use mode::{Applied, ApplyError, Current};
+pub use mode::{Applied, ApplyError};
 pub use nvpmodel::Masks;
 pub use power::SampleError;
 pub use presets::Preset;

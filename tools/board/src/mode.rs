@@ -1,6 +1,5 @@
 //! Power modes on a board: applying one, verifying it, and reading the current one.
 
-use std::fmt::{self, Display, Formatter};
 use std::ops::RangeInclusive;
 
 use thiserror::Error;
@@ -9,6 +8,7 @@ use wattgate_runtime::{Kilohertz, PowerMode};
 
 use crate::board::Board;
 use crate::cpu::{Cpus, has};
+use crate::current::Current;
 use crate::files::{Files, Knob, KnobError};
 use crate::journal::expect;
 use crate::obedience::Obedience;
@@ -35,57 +35,6 @@ pub enum ApplyError {
     /// The board's tables do not have the value. Nothing was written.
     #[error("the board cannot be set to {} {value}; nothing was written", name(*axis))]
     NotOnBoard { axis: Axis, value: u32 },
-}
-
-/// Current settings of a board.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Current {
-    /// The number of online cores.
-    pub cores: u32,
-    /// The highest clock that a cluster with an online core may have. This and the other clocks are
-    /// `None` if the knob is missing.
-    pub cpu: Option<Kilohertz>,
-    /// The highest clock that the GPU may have.
-    pub gpu: Option<Kilohertz>,
-    /// The rate that is held; if none is, the highest that the memory may have.
-    pub emc: Option<Kilohertz>,
-    /// The cores are the first of [`Board::core_order`], and every clock is held at its value.
-    pub is_fixed: bool,
-}
-
-impl Current {
-    /// The mode, if no knob is missing and [`Self::is_fixed`].
-    pub fn mode(&self) -> Option<PowerMode> {
-        let Self {
-            cores,
-            cpu: Some(cpu),
-            gpu: Some(gpu),
-            emc: Some(emc),
-            is_fixed: true,
-        } = *self
-        else {
-            return None;
-        };
-        Some(PowerMode {
-            cores,
-            cpu,
-            gpu,
-            emc,
-        })
-    }
-}
-
-impl Display for Current {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let held = if self.is_fixed { "" } else { ", at most" };
-        write!(f, "{} cores{held}", self.cores)?;
-        let clocks = [("CPU", self.cpu), ("GPU", self.gpu), ("EMC", self.emc)];
-        let mut clocks = clocks.into_iter();
-        clocks.try_for_each(|(name, clock)| match clock {
-            Some(clock) => write!(f, ", {name} {clock}"),
-            None => Ok(()),
-        })
-    }
 }
 
 /// The number of times that a mode is applied before what differs counts as disobedience.

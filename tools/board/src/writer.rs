@@ -8,8 +8,8 @@ use wattgate_runtime::{Kilohertz, PowerMode};
 
 use crate::board::Board;
 use crate::clock::HZ;
+use crate::current::Current;
 use crate::files::Files;
-use crate::mode::Current;
 use crate::presets::nearest;
 
 impl Board {

@@ -1,6 +1,8 @@
 //! Long computations in shards: `--shard I/N` runs every N-th job from the I-th on and prints a *part*; `merge` reads the
 //! parts of all shards and prints what the whole computation prints, to the last bit.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
@@ -45,6 +47,8 @@ impl fmt::Display for Shard {
 pub enum ShardError {
     #[error("--shard is `{value}`, expected a shard and their number, such as 2/4")]
     Value { value: String },
+    #[error("--shard is given twice; name one shard")]
+    Given,
     #[error("`{command}` takes no --shard; {known} do")]
     Command { command: String, known: String },
     #[error("missing the parts; name a file of each shard")]
@@ -71,7 +75,7 @@ pub enum ShardError {
     },
     #[error("the parts have {found} jobs, the computation has {expected}: an input has changed")]
     Jobs { found: usize, expected: usize },
-    #[error("a result in a part cannot be read: {why}")]
+    #[error("a result cannot be written to a part and read again: {why}")]
     Result { why: serde_json::Error },
 }
 
@@ -79,7 +83,7 @@ impl ShardError {
     /// The exit code: 2 for arguments, 3 for a part, 5 for a file that cannot be read.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Value { .. } | Self::Command { .. } | Self::NoParts => 2,
+            Self::Value { .. } | Self::Given | Self::Command { .. } | Self::NoParts => 2,
             Self::Io { .. } => 5,
             _ => 3,
         }
@@ -132,40 +136,50 @@ impl<T> Ran<T> {
 }
 
 impl Jobs {
-    /// Takes `--shard` out of the arguments of a program, or reads the parts that `merge` names: returns the arguments of the
-    /// whole computation as well. `known` are the commands that run in shards.
-    pub fn take(arguments: Vec<String>, known: &[&str]) -> Result<(Self, Vec<String>), ShardError> {
-        if arguments.first().is_some_and(|first| first == "merge")
-            && !arguments
-                .iter()
-                .any(|argument| argument == "--help" || argument == "-h")
-        {
+    /// Takes `--shard` out of a program's arguments, or reads the parts that `merge` names. Also returns the arguments of the
+    /// whole computation. `known` are the commands that run in shards.
+    pub fn take(
+        arguments: Vec<OsString>,
+        known: &[&str],
+    ) -> Result<(Self, Vec<OsString>), ShardError> {
+        let asks_for_help = || arguments.iter().any(|it| it == "--help" || it == "-h");
+        if arguments.first().is_some_and(|first| first == "merge") && !asks_for_help() {
             let paths: Vec<PathBuf> = arguments[1..].iter().map(PathBuf::from).collect();
-            return merged(&paths);
+            let (jobs, arguments) = merged(&paths)?;
+            return Ok((jobs, arguments.into_iter().map(OsString::from).collect()));
         }
         let mut rest = Vec::new();
         let mut shard = None;
         let mut all = arguments.into_iter();
         while let Some(argument) = all.next() {
-            let value = match argument.strip_prefix("--shard") {
-                Some("") => all.next().unwrap_or_default(),
-                Some(value) if value.starts_with('=') => value[1..].to_owned(),
+            let text = argument.to_string_lossy();
+            let value = match text.strip_prefix("--shard") {
+                Some("") => {
+                    let next = all.next().unwrap_or_default();
+                    next.to_string_lossy().into_owned()
+                }
+                Some(value) if value.starts_with('=') => value.replacen('=', "", 1),
                 _ => {
                     rest.push(argument);
                     continue;
                 }
             };
+            if shard.is_some() {
+                return Err(ShardError::Given);
+            }
             shard = Some(value.parse().map_err(|()| ShardError::Value { value })?);
         }
         let Some(shard) = shard else {
             return Ok((Self::All, rest));
         };
-        let command = rest.first().cloned().unwrap_or_default();
+        let texts = rest.iter().map(|it| it.to_string_lossy().into_owned());
+        let texts: Vec<String> = texts.collect();
+        let command = texts.first().cloned().unwrap_or_default();
         if !known.contains(&&*command) {
             let known = known.join(", ");
             return Err(ShardError::Command { command, known });
         }
-        Ok((Self::Shard(shard, rest.clone()), rest))
+        Ok((Self::Shard(shard, texts), rest))
     }
 
     /// Runs the jobs that run here. Results are equal to those of the whole computation if each depends on its job alone.
@@ -183,7 +197,12 @@ impl Jobs {
             Self::Shard(shard, arguments) => {
                 let mine = jobs.iter().skip(shard.number - 1).step_by(shard.count);
                 let results = run(&mine.collect::<Vec<_>>())?;
-                let results: Result<Vec<_>, _> = results.iter().map(serde_json::to_value).collect();
+                // JSON has no infinite number. What it cannot hold is named here, not after hours in `merge`.
+                let written = results.iter().map(|result| {
+                    let json = serde_json::to_value(result)?;
+                    T::deserialize(&json).map(|_| json)
+                });
+                let results: Result<Vec<_>, serde_json::Error> = written.collect();
                 let part = Part {
                     version: 1,
                     arguments: arguments.clone(),
@@ -247,7 +266,7 @@ fn merged(paths: &[PathBuf]) -> Result<(Jobs, Vec<String>), ShardError> {
     let first_path = paths.first().ok_or(ShardError::NoParts)?;
     let first = read(first_path)?;
     let [_, count] = first.shard;
-    let mut places: Vec<Option<(&Path, Part)>> = (0..count).map(|_| None).collect();
+    let mut places: BTreeMap<usize, (&Path, Part)> = BTreeMap::new();
     for path in paths {
         let part = read(path)?;
         let differs = |what| ShardError::Differs {
@@ -265,38 +284,36 @@ fn merged(paths: &[PathBuf]) -> Result<(Jobs, Vec<String>), ShardError> {
             return Err(differs("the number of its jobs or shards differs"));
         }
         let number = part.shard[0];
-        if let Some((one, _)) = &places[number - 1] {
+        if let Some((one, _)) = places.insert(number, (path, part)) {
             return Err(ShardError::Twice {
                 shard: Shard { number, count },
-                one: (*one).to_owned(),
+                one: one.to_owned(),
                 other: path.clone(),
             });
         }
-        places[number - 1] = Some((path, part));
     }
-    let mut parts = Vec::new();
-    for (at, place) in places.into_iter().enumerate() {
-        let (_, part) = place.ok_or_else(|| ShardError::Missing {
-            shard: Shard {
-                number: at + 1,
-                count,
-            },
+    if let Some(number) = (1..=count).find(|number| !places.contains_key(number)) {
+        return Err(ShardError::Missing {
+            shard: Shard { number, count },
             command: first.arguments.join(" "),
-        })?;
-        parts.push(part.results.into_iter());
+        });
     }
+    let parts = places.into_values();
+    let mut parts: Vec<_> = parts.map(|(_, part)| part.results.into_iter()).collect();
     let results = (0..first.jobs).filter_map(|job| parts[job % count].next());
     Ok((Jobs::Merged(results.collect()), first.arguments))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     const KNOWN: [&str; 1] = ["thirds"];
 
-    fn arguments(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
+    fn arguments(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
     }
 
     /// Thirds of 0 … 9, which JSON must keep to the last bit.
@@ -322,8 +339,12 @@ mod tests {
         (1..=count).map(part).collect()
     }
 
-    fn merge(paths: &[String]) -> Result<(Jobs, Vec<String>), ShardError> {
-        Jobs::take([&["merge".to_owned()], paths].concat(), &KNOWN)
+    fn merge(paths: &[String]) -> Result<(Jobs, Vec<OsString>), ShardError> {
+        let paths = paths.iter().map(OsString::from);
+        Jobs::take(
+            std::iter::once("merge".into()).chain(paths).collect(),
+            &KNOWN,
+        )
     }
 
     #[test]
@@ -365,6 +386,37 @@ mod tests {
     }
 
     #[test]
+    fn a_result_that_json_cannot_hold_is_named_by_its_shard() {
+        let (jobs, _) = Jobs::take(arguments("thirds --shard 1/2"), &KNOWN).expect("a shard");
+        let ran: Result<Ran<Vec<f64>>, ShardError> =
+            jobs.run(&[1, 2], |jobs| Ok(vec![f64::NAN; jobs.len()]));
+        assert!(matches!(ran, Err(ShardError::Result { .. })));
+    }
+
+    #[test]
+    fn a_part_of_very_many_shards_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("part");
+        let count = usize::MAX;
+        let text = format!(
+            r#"{{"version":1,"arguments":[],"build":0,"shard":[2,{count}],"jobs":1,"results":[]}}"#
+        );
+        fs::write(&path, text).expect("written");
+        let why = merge(&[path.display().to_string()]).expect_err("one of many");
+        assert!(matches!(why, ShardError::Missing { .. }), "{why}");
+    }
+
+    /// Paths on Linux need not be UTF-8.
+    #[test]
+    fn an_argument_that_is_no_text_is_passed_on() {
+        let path = OsString::from_vec(b"a\xff".to_vec());
+        let all = vec![OsString::from("thirds"), path];
+        let (jobs, rest) = Jobs::take(all.clone(), &KNOWN).expect("no shard");
+        assert!(matches!(jobs, Jobs::All));
+        assert_eq!(rest, all);
+    }
+
+    #[test]
     fn what_is_no_shard_is_refused() {
         for value in ["0/4", "5/4", "1", "a/b", "1/0"] {
             let all = arguments(&format!("thirds --shard={value}"));
@@ -373,6 +425,8 @@ mod tests {
                 "{value}"
             );
         }
+        let twice = Jobs::take(arguments("thirds --shard 1/2 --shard=2/2"), &KNOWN);
+        assert!(matches!(twice, Err(ShardError::Given)));
         let other = Jobs::take(arguments("halves --shard 1/2"), &KNOWN);
         assert!(matches!(other, Err(ShardError::Command { .. })));
         assert!(matches!(merge(&[]), Err(ShardError::NoParts)));

@@ -247,7 +247,8 @@ impl Window {
         items.all(|items| items == Some(first)).then_some(first)
     }
 
-    /// The energy at a time, interpolated between two samples; `None` outside of all samples.
+    /// The energy that the board has used until a time, interpolated linearly between the samples before and after it. `None`
+    /// before the first sample and after the last one.
     fn energy_uj(&self, at: Duration) -> Option<f64> {
         let after = self
             .energies

@@ -67,10 +67,10 @@ pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError
     value.ok_or_else(|| bad(field.0, expected, text))
 }
 
-/// The clocks of Jetsons in kHz, with room on both sides: 12,800 (EMC of a TK1) to 4,266,000 (EMC of a Thor).
+/// The clocks that a corpus may hold, in kHz: those of all boards, of which none is in the range when it stands in MHz or Hz.
 const CLOCKS_KHZ: RangeInclusive<u32> = 10_000..=10_000_000;
 
-/// A clock in kHz.
+/// Parses a clock in kHz. A clock in another unit of measure is named as such.
 pub fn clock(field: Named<'_>) -> Result<u32, FieldError> {
     const EXPECTED: &str = "a frequency in kHz from 10000 to 10000000";
     const BLANK: &str = "a frequency in kHz from 10000 to 10000000; a clock that never changed has the same number in every row";
@@ -119,5 +119,34 @@ pub fn kind(field: Named<'_>) -> Result<Kind, FieldError> {
         "" | "measured" => Ok(Kind::Measured),
         "simulated" => Ok(Kind::Simulated),
         other => Err(bad(field.0, "`measured` or `simulated`", other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattgate_board_tables::{Board, names};
+
+    #[test]
+    fn no_clock_of_a_board_can_be_taken_for_one_in_mhz_or_hz() {
+        let boards = names()
+            .into_iter()
+            .filter_map(|name| Board::named(name).ok());
+        let mut count = 0;
+        for clock in boards.flat_map(|board| {
+            let [_, clocks @ ..] = board.axes();
+            clocks.concat()
+        }) {
+            count += 1;
+            assert!(CLOCKS_KHZ.contains(&clock), "{clock} kHz");
+            assert!(!CLOCKS_KHZ.contains(&(clock / 1_000)), "{clock} kHz in MHz");
+            assert!(
+                clock
+                    .checked_mul(1_000)
+                    .is_none_or(|hertz| !CLOCKS_KHZ.contains(&hertz)),
+                "{clock} kHz in Hz"
+            );
+        }
+        assert!(count > 100);
     }
 }

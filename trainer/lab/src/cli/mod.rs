@@ -9,7 +9,6 @@ mod kernels;
 mod matrix;
 mod optimize;
 
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -230,17 +229,8 @@ const SHARDED: [&str; 3] = ["evaluate", "matrix", "figures"];
 fn dispatch() -> Result<(), Failure> {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
-    let texts: Result<Vec<String>, _> = arguments.map(OsString::into_string).collect();
-    // Names of files may be no UTF-8; then nothing runs in shards.
-    let (jobs, parsed) = match texts {
-        Ok(texts) => {
-            let (jobs, rest) = Jobs::take(texts, &SHARDED)?;
-            let all = std::iter::once(program).chain(rest.into_iter().map(OsString::from));
-            (jobs, Arguments::parse_from(all))
-        }
-        Err(_) => (Jobs::All, Arguments::parse()),
-    };
-    match parsed.command {
+    let (jobs, rest) = Jobs::take(arguments.collect(), &SHARDED)?;
+    match Arguments::parse_from(std::iter::once(program).chain(rest)).command {
         Command::Evaluate(arguments) => evaluate::run(&arguments, &jobs),
         Command::Optimize(arguments) => optimize::run(&arguments),
         Command::Matrix(arguments) => matrix::run(&arguments, &jobs),

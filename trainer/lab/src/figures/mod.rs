@@ -1,5 +1,5 @@
-//! The figures of RESULTS.json: which command prints each, what it was, its bound. RESULTS.md and the texts of the
-//! project show what RESULTS.json holds.
+//! RESULTS.json says of each figure which command prints it, what it was at the last run, and its bound. RESULTS.md and the
+//! other texts of the project show these figures.
 
 mod run;
 mod take;
@@ -101,7 +101,7 @@ struct Figure {
     take: Take,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bound: Option<Bound>,
-    /// As it is printed, with its unit; empty before the first run.
+    /// As the command prints it, with its unit of measure; empty before the first run.
     value: String,
 }
 
@@ -143,6 +143,8 @@ pub enum FiguresError {
         command: String,
         why: String,
     },
+    #[error("{}: not in a git repository, whose texts show the figures", folder.display())]
+    NoRepository { folder: PathBuf },
     #[error("{count} figures differ from RESULTS.json; they are above")]
     Differ { count: usize },
     #[error("{0}")]
@@ -185,7 +187,7 @@ impl Results {
         self.runs().flat_map(|run| &run.figures)
     }
 
-    /// Runs the commands of the named runs, or those of a shard.
+    /// Runs those commands of the named runs that run here, and returns what they print.
     pub fn print(&self, names: &[String], jobs: &Jobs) -> Result<Ran<Vec<Printed>>, FiguresError> {
         for name in names {
             if !self.runs().any(|run| run.name == *name) {
@@ -228,7 +230,7 @@ impl Results {
         Ok(changed)
     }
 
-    /// Writes RESULTS.json, and RESULTS.md and the other texts in the folder of it.
+    /// Writes RESULTS.json, then RESULTS.md and the other texts of the same folder.
     pub fn write(&self, path: &Path) -> Result<(), FiguresError> {
         let mut json = serde_json::to_string_pretty(self).expect("a tree of texts and numbers");
         json.push('\n');
@@ -362,8 +364,14 @@ impl Figure {
         };
         let number = take::number(&self.value);
         let (text, holds) = match bound {
-            Bound::Most(most) => (format!("≤ {most}"), number.is_some_and(|n| n <= most)),
-            Bound::Least(least) => (format!("≥ {least}"), number.is_some_and(|n| n >= least)),
+            Bound::Most(most) => (
+                format!("≤ {most}"),
+                number.is_some_and(|value| value <= most),
+            ),
+            Bound::Least(least) => (
+                format!("≥ {least}"),
+                number.is_some_and(|value| value >= least),
+            ),
         };
         match holds {
             _ if self.value.is_empty() => format!("{text}, not run"),

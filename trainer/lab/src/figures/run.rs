@@ -8,14 +8,14 @@ use super::{FiguresError, Origin};
 /// Where the measured corpora are.
 const DATA: &str = "../shared/data";
 
-/// What a command prints. Its errors and its progress are shown.
+/// Names a command on the standard error, runs it, and returns what it prints.
 pub(super) fn output(run: &str, command: &str) -> Result<String, FiguresError> {
     eprintln!("$ {command}");
     silently(run, command)
 }
 
-/// The same, without a word.
-pub(super) fn silently(run: &str, command: &str) -> Result<String, FiguresError> {
+/// Runs a command, and returns what it prints.
+fn silently(run: &str, command: &str) -> Result<String, FiguresError> {
     let failed = |how: String| FiguresError::Command {
         run: run.to_owned(),
         command: command.to_owned(),

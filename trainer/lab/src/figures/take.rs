@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Take {
-    /// A regular expression whose one group is the number, as (?m).
+    /// A regular expression with one group, the number. `^` and `$` match at each line.
     pattern: String,
     /// Which of several matches.
     #[serde(default, skip_serializing_if = "Which::is_only")]
     which: Which,
-    /// Behind the number.
+    /// The unit of measure, which stands behind the number.
     unit: String,
 }
 

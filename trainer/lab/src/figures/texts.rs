@@ -4,11 +4,12 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use regex::{Captures, Regex};
 use wattgate_cli::output::AtomicFile;
 
-use super::{FiguresError, Results, run};
+use super::{FiguresError, Results};
 
 /// A figure that is not what RESULTS.json says.
 #[derive(Debug)]
@@ -61,12 +62,21 @@ impl fmt::Display for Difference {
 
 /// The texts of a folder's repository, without RESULTS.md.
 fn texts(folder: &Path) -> Result<Vec<PathBuf>, FiguresError> {
-    let list = format!(
-        "git -C '{}' ls-files -- '*.md' ':!RESULTS.md'",
-        folder.display()
-    );
-    let list = run::silently("texts", &list)?;
-    Ok(list.lines().map(|name| folder.join(name)).collect())
+    let mut git = Command::new("git");
+    git.arg("-C").arg(folder);
+    git.args(["ls-files", "-z", "--", "*.md", ":!RESULTS.md"]);
+    let listed = git.output().map_err(|source| FiguresError::Io {
+        path: "git".into(),
+        source,
+    })?;
+    if !listed.status.success() {
+        return Err(FiguresError::NoRepository {
+            folder: folder.to_owned(),
+        });
+    }
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let names = names.split('\0').filter(|name| !name.is_empty());
+    Ok(names.map(|name| folder.join(name)).collect())
 }
 
 fn read(path: &Path) -> Result<String, FiguresError> {

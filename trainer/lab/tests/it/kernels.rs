@@ -30,7 +30,8 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn units_that_nobody_trained_on_are_predicted() {
     let folder = folder();
-    simulated(folder.path(), "k.csv", 6, 5_600, 77);
+    // How the library of the board computes, the models learn from the rows alone.
+    simulated(folder.path(), "k.csv", 6, 16_800, 77);
     let json = run(
         folder.path(),
         "kernels evaluate --corpus k.csv --test-units 5,6 --trees 150 --json",
@@ -49,7 +50,7 @@ fn units_that_nobody_trained_on_are_predicted() {
                 (&result["kernel"], &result["target"]),
                 (&kind.name().into(), &target.into())
             );
-            let rows = if kind == Kind::Conv2d { 5_600 } else { 600 };
+            let rows = if kind == Kind::Conv2d { 16_800 } else { 1_800 };
             // Every sixth row is of a unit.
             let expected = f64::from(rows) / 3.0;
             assert!(
@@ -57,8 +58,8 @@ fn units_that_nobody_trained_on_are_predicted() {
                 "{result}"
             );
             let within = ["5", "10", "15", "20"].map(|limit| number(&result["within_pct"][limit]));
-            assert!(within.is_sorted() && within[3] > 70.0, "{result}");
-            assert!(number(&result["mape"]) < 18.0, "{result}");
+            assert!(within.is_sorted() && within[3] > 80.0, "{result}");
+            assert!(number(&result["mape"]) < 15.0, "{result}");
             assert!(
                 number(&result["rmse"]) >= number(&result["mae"]),
                 "{result}"

@@ -12,7 +12,6 @@ mod served;
 mod signals;
 mod table;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use lexopt::{Arg, Parser};
@@ -61,13 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    let text = |argument: OsString| {
-        argument
-            .into_string()
-            .map_err(lexopt::Error::NonUnicodeValue)
-    };
-    let arguments: Result<Vec<String>, _> = std::env::args_os().skip(1).map(text).collect();
-    let (jobs, arguments) = Jobs::take(arguments?, &SHARDED)?;
+    let (jobs, arguments) = Jobs::take(std::env::args_os().skip(1).collect(), &SHARDED)?;
     dispatch(Parser::from_args(arguments), &jobs)
 }
 

@@ -138,8 +138,9 @@ fn table(rows: &[ScenarioRow]) -> String {
 
 /// The worst figures of each governor over all rows without a backstop, and its median speed, as Markdown.
 fn governors(rows: &[ScenarioRow]) -> String {
-    let has_none =
-        |row: &&ScenarioRow| Scenario::named(row.scenario).is_some_and(|it| !it.backstop);
+    let has_none = |row: &&ScenarioRow| {
+        Scenario::named(row.scenario).is_some_and(|scenario| !scenario.backstop)
+    };
     let rows: Vec<&ScenarioRow> = rows.iter().filter(has_none).collect();
     let mut names: Vec<&str> = Vec::new();
     for row in &rows {
