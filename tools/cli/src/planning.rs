@@ -36,6 +36,10 @@ pub struct Axes {
     pub emc_khz: Vec<u32>,
 }
 
+/// The one value of a clock that the board does not show, such as the memory clock in a container. Nothing depends on it but
+/// that all modes have the same.
+pub const NOT_SHOWN: u32 = 1;
+
 /// Number of the modes in which an idle board is measured.
 pub const IDLE_MODES: usize = 5;
 

@@ -5,6 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use csv::ErrorKind;
+use wattgate_cli::planning::NOT_SHOWN;
 use wattgate_runtime::format::Kind;
 
 use super::{CorpusError, Problem};
@@ -70,19 +71,18 @@ pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError
 /// The clocks that a corpus may hold, in kHz: those of all boards, of which none is in the range when it stands in MHz or Hz.
 const CLOCKS_KHZ: RangeInclusive<u32> = 10_000..=10_000_000;
 
-/// Parses a clock in kHz. A clock in another unit of measure is named as such.
+/// Parses a clock in kHz. A clock in another unit of measure is named as such; a blank is a clock that the board does not show.
 pub fn clock(field: Named<'_>) -> Result<u32, FieldError> {
     const EXPECTED: &str = "a frequency in kHz from 10000 to 10000000";
-    const BLANK: &str = "a frequency in kHz from 10000 to 10000000; a clock that never changed has the same number in every row";
     const IN_MHZ: &str =
         "a frequency in kHz from 10000 to 10000000; if the column is in MHz, multiply it by 1000";
     const IN_HZ: &str =
         "a frequency in kHz from 10000 to 10000000; if the column is in Hz, divide it by 1000";
     let text = text(field)?;
-    if text.is_empty() {
-        return Err(bad(field.0, BLANK, text));
-    }
     let number: f64 = text.parse().unwrap_or(f64::NAN);
+    if text.is_empty() || number == f64::from(NOT_SHOWN) {
+        return Ok(NOT_SHOWN);
+    }
     let expected = match number {
         _ if number >= 1.0 && number < f64::from(*CLOCKS_KHZ.start()) => IN_MHZ,
         _ if number > f64::from(*CLOCKS_KHZ.end()) => IN_HZ,

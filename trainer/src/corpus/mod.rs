@@ -1,11 +1,12 @@
 //! Corpora: profiled modes of one workload on one board, read from CSV.
 //!
-//! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any
-//! order, with commas, semicolons or tabs between them; lines that begin with `#` are comments. Repeats of a mode are allowed; the median counts. A blank time or power is unknown.
-//! A row with neither is a mode of the board that was not profiled, or a row that somebody forgot to
-//! fill in; the reader is told which, see [`Blank`]. The optional columns `kind` (`measured`, the
-//! default, or `simulated`), `minibatch`, `tpc_pg_mask` and `unit` must be the same in all rows. A
-//! `mark` says why a row has no measurement. Further columns are ignored.
+//! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any order, with commas,
+//! semicolons or tabs between them. Lines that begin with `#` are comments. Repeats of a mode are allowed; the median
+//! counts. A clock that the board does not show is blank, or 1, in every row. A blank time or power is unknown. A row
+//! without either is a mode of the board that was not profiled, or a row that somebody forgot to fill in; the reader is
+//! told which, see [`Blank`]. The optional columns `kind` (`measured`, the default, or `simulated`), `minibatch`,
+//! `tpc_pg_mask` and `unit` must be the same in all rows. A `mark` says why a row has no measurement. Further columns
+//! are ignored.
 //!
 //! Optional columns say how the workload was fed ([`fed`]): `workers`, `storage` and `epoch`, together
 //! with `minibatch`, and where the time of a step went: `fetch_ms` is the wait for the loader,
@@ -34,6 +35,7 @@ use std::path::{Path, PathBuf};
 use csv::{ByteRecord, ReaderBuilder};
 use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
+use wattgate_cli::planning::NOT_SHOWN;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::format::Kind;
 use wattgate_runtime::grid::{Grid, GridError, MAX_AXIS_VALUES, MAX_MODES};
@@ -223,6 +225,11 @@ pub enum Problem {
         "neither time_ms nor power_mw; fill them in, delete the row, or skip such rows with --skip-blank"
     )]
     NotFilledIn,
+    /// A clock is blank in some rows, and has a value in others.
+    #[error(
+        "blank in some rows; a clock that the board does not show is blank, or {NOT_SHOWN}, in every row"
+    )]
+    SometimesShown,
     /// The file is in UTF-16.
     #[error("the text is in UTF-16; save it as UTF-8")]
     Utf16,
@@ -693,6 +700,15 @@ impl Reader {
     /// The corpora of all feedings, at least one.
     fn finish_all(mut self) -> Result<Vec<Corpus>, CorpusError> {
         self.axes.iter_mut().for_each(|axis| axis.sort_unstable());
+        for (axis, column) in self.axes.iter().zip(AXIS_COLUMNS).skip(1) {
+            if let [NOT_SHOWN, _, ..] = axis[..] {
+                return Err(self.refuse(Defect {
+                    line: None,
+                    column: Some(column.to_owned()),
+                    problem: Problem::SometimesShown,
+                }));
+            }
+        }
         let grid = Grid::new(self.axes.each_ref().map(Vec::as_slice));
         let (Some(identity), Ok(grid)) = (&self.identity, grid) else {
             return Err(self.refuse(no_rows()));

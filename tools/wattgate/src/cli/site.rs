@@ -6,7 +6,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use wattgate_board::{Board, Files, Reach};
 use wattgate_cli::exit::note;
-use wattgate_cli::planning::Axes;
+use wattgate_cli::planning::{Axes, NOT_SHOWN};
 use wattgate_runtime::grid::{Axis, Grid};
 use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_watchdog::client::ClientError;
@@ -197,10 +197,6 @@ fn check_writable(board: &Board) -> Result<(), Failure> {
         None => Ok(()),
     }
 }
-
-/// The one value of an axis that the board does not show, such as the memory clock in a container. Nothing depends on
-/// it but that all modes have the same.
-const NOT_SHOWN: u32 = 1;
 
 /// The values that a board can be set to, as many as a grid can have.
 pub fn axes(board: &Board) -> Result<Axes, Failure> {
