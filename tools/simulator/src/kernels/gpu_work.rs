@@ -21,8 +21,8 @@ const DEPTHWISE: f64 = 0.14;
 /// Share of the peak of an elementwise kernel.
 const ELEMENTWISE: f64 = 0.3;
 
-/// How the libraries of a board compute. Nobody publishes it, and it differs between GPUs and releases: it is drawn
-/// for each board, around the usual orders of magnitude, so that no model can know it.
+/// How the libraries of a board compute. Nobody publishes these figures, and they differ between GPUs and releases. So
+/// each board has its own, drawn around the usual orders of magnitude: no model can know them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Library {
     /// Number of thread blocks that the GPU holds.
@@ -32,11 +32,20 @@ pub struct Library {
     tiles: [(f64, f64, f64); 4],
     /// Length of the sum at which a tile reaches half of its speed: start and end of a tile cost time.
     short_sum: f64,
-    /// Operations that the Winograd transform saves (Lavin and Gray 2016: 2.25 for F(2×2, 3×3), 4 for F(4×4, 3×3)),
-    /// what its code reaches of the peak, and the fewest channels for which it is taken.
-    winograd: (f64, f64, u32),
+    winograd: Winograd,
     /// Number of outputs of a thread block of an elementwise kernel.
     elementwise_outputs: f64,
+}
+
+/// The Winograd transform of a library.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Winograd {
+    /// The factor by which it lowers the number of operations: 2.25 for F(2×2, 3×3), 4 for F(4×4, 3×3) (Lavin and Gray 2016).
+    saved: f64,
+    /// Share of the peak that its code reaches.
+    efficiency: f64,
+    /// Fewest channels for which the library uses it.
+    least_channels: u32,
 }
 
 impl Library {
@@ -68,11 +77,11 @@ impl Library {
             ],
             short_sum: between(24.0, 80.0),
             // The larger transform reaches less of the peak.
-            winograd: (
+            winograd: Winograd {
                 saved,
-                between(0.55, 0.75) * 1.5 / saved.sqrt(),
-                channels as u32,
-            ),
+                efficiency: between(0.55, 0.75) * 1.5 / saved.sqrt(),
+                least_channels: channels as u32,
+            },
             elementwise_outputs,
         }
     }
@@ -115,7 +124,7 @@ impl GpuWork {
                     && window.stride == [1, 1]
                     && window.dilation == [1, 1]
                     && groups == 1
-                    && input.channels.min(out_channels) >= library.winograd.2;
+                    && input.channels.min(out_channels) >= library.winograd.least_channels;
                 match is_winograd {
                     true => product.faster(Self::winograd(call, library, product.blocks), resident),
                     false => product,
@@ -186,7 +195,9 @@ impl GpuWork {
 
     /// The Winograd transform: fewer operations, more traffic, two launches more.
     fn winograd(call: &Call, library: &Library, blocks: f64) -> Self {
-        let (saved, efficiency, _) = library.winograd;
+        let Winograd {
+            saved, efficiency, ..
+        } = library.winograd;
         Self {
             launches: 3.0,
             flop: call.flop() as f64 / saved,
