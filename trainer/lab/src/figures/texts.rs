@@ -111,9 +111,10 @@ fn filled(results: &Results, text: &str) -> String {
             None => "no table of this name".to_owned(),
         };
         // A table in Markdown stands between blank lines; other lines are shown as they are.
-        let lines = match lines.starts_with('|') {
-            true => format!("\n{lines}\n"),
-            false => format!("```text\n{lines}\n```"),
+        let lines = match lines.chars().next() {
+            None => "\nNot run yet.\n".to_owned(),
+            Some('|') => format!("\n{lines}\n"),
+            Some(_) => format!("```text\n{lines}\n```"),
         };
         format!("<!-- results: {} -->\n{lines}\n<!-- end -->", &captures[1])
     });

@@ -23,7 +23,7 @@ use super::tuned::Tuned;
 use wattgate_trainer::score::Target;
 
 /// The first bytes of a file. The last one is the version: the models of another version have other inputs.
-const MAGIC: [u8; 8] = *b"wgkerns2";
+const MAGIC: [u8; 8] = *b"wgkerns3";
 
 /// Parts of the units that are left out in turn to see how far other units lie.
 pub const FOLDS: usize = 5;

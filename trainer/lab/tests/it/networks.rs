@@ -270,7 +270,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
             (3, "error: bad.wgk: truncated or damaged\n".to_owned())
         );
     }
-    let older = [b"wgkerns1", &bytes[8..]].concat();
+    let older = [b"wgkerns2", &bytes[8..]].concat();
     fs::write(path.join("older.wgk"), older).expect("written");
     let older = refused(&compose.replace("k.wgk", "older.wgk"));
     let expected = "error: older.wgk: of another version of the trainer; run `kernels fit` again\n";
