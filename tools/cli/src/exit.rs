@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why a command failed.
 pub trait Failed: Display {
@@ -13,10 +14,20 @@ pub trait Failed: Display {
     fn print_error(&self) -> Option<&io::Error>;
 }
 
+/// Whether another program has left our terminal in the middle of a line.
+static IS_MID_LINE: AtomicBool = AtomicBool::new(false);
+
+/// Says whether another program, whose output we copy to our terminal, has left it in the middle of a line, as one that draws a
+/// bar does. The next line of ours then begins with a newline.
+pub fn set_mid_line(is_mid_line: bool) {
+    IS_MID_LINE.store(is_mid_line, Ordering::Relaxed);
+}
+
 /// Prints a line to stderr. Errors are ignored: a program that has a board to restore goes on when its
 /// terminal is gone.
 pub fn note(text: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let newline = if IS_MID_LINE.swap(false, Ordering::Relaxed) { "\n" } else { "" };
+    let _ = writeln!(io::stderr().lock(), "{newline}{text}");
 }
 
 /// Prints the error, if any, to stderr and returns the exit code.

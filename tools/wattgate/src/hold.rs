@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use wattgate_board::Files;
+use wattgate_cli::exit::note;
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::{Clock, System, UtcSeconds};
@@ -186,6 +187,7 @@ pub fn hold<W: World, H: Holder>(
     let (mut stretch_s, mut longest_over_s) = (0.0, 0.0_f64);
     let (mut unknown_ms, mut unknown_stretch_s) = (unknown_before, 0.0);
     let mut longest_unknown_s = 0.0_f64;
+    let mut has_told = false;
     let end = loop {
         let due = until.map_or(next, |until| next.min(until));
         match world.wait(due) {
@@ -225,6 +227,12 @@ pub fn hold<W: World, H: Holder>(
                 unknown_ms = report.unknown_ms;
                 longest_unknown_s = longest_unknown_s.max(unknown_stretch_s);
                 stepped = now;
+                if world.is_hopeless() && !std::mem::replace(&mut has_told, true) {
+                    let telling = world.telling();
+                    note(format_args!(
+                        "warning: the steps cannot be counted: {telling}"
+                    ));
+                }
                 seen(now, None, &report);
                 if until.is_some_and(|until| now >= until) {
                     break End::Time;

@@ -311,6 +311,13 @@ impl World for Process {
         self.files.is_lost()
     }
 
+    fn is_hopeless(&self) -> bool {
+        match &self.source {
+            Source::Output(output) => output.is_hopeless(),
+            Source::Socket(_) => false,
+        }
+    }
+
     fn telling(&self) -> String {
         match &self.source {
             Source::Output(output) => output.explain(),

@@ -32,8 +32,11 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// The readings may fail for this long; the governor waits as long.
 const BLIND: Duration = Duration::from_millis(1_700);
 
-/// A workload without a step for longer has none to show.
+/// A workload without a step for longer is stalled, or has not started yet.
 const NO_STEPS: Duration = Duration::from_secs(60);
+
+/// Longest wait for the first step: TensorRT may build an engine for 20 minutes on a small board.
+const LONGEST_START: Duration = Duration::from_secs(30 * 60);
 
 /// Time in which a change of the mode shows in the readings: the low-pass of 430 ms has covered 99 % of
 /// a step by then.
@@ -94,8 +97,11 @@ pub struct Task {
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// No count of steps arrived.
-    #[error("no step for {} s: {telling}", NO_STEPS.as_secs())]
-    NoSteps { telling: String },
+    #[error("no step for {} s: {telling}", waited.as_secs())]
+    NoSteps { waited: Duration, telling: String },
+    /// What is taken for the count of steps is none.
+    #[error("the steps cannot be counted: {telling}")]
+    NoCount { telling: String },
     /// A count is less than the one before.
     #[error("the count of steps went backwards, from {from} to {to}")]
     Backwards { from: u64, to: u64 },
@@ -181,6 +187,8 @@ pub enum Progress<'a> {
     Set(PowerMode),
     /// The board refused it.
     Refused(&'a SetError),
+    /// The session waits for the first step. This is how the workload would tell it.
+    NoStep { waited: Duration, telling: &'a str },
     /// A row was written.
     Row(&'a Row),
 }
@@ -383,8 +391,8 @@ impl<'a, W: World> Session<'a, W> {
         progress: &mut impl FnMut(Progress<'_>, Duration),
     ) -> Result<(), SessionError> {
         self.stepped = self.world.now();
-        self.start()?;
-        self.await_step()?;
+        self.start(progress)?;
+        self.await_step(progress)?;
         let limit_mw = self.allowed_mw().unwrap_or(f64::INFINITY);
         let feeding = corpus.kept(self.feeding());
         for mut row in std::mem::take(&mut self.idle) {
@@ -462,12 +470,16 @@ impl<'a, W: World> Session<'a, W> {
     }
 
     /// Waits for the first step. With a limit the CPU's clock rises meanwhile.
-    fn start(&mut self) -> Result<(), SessionError> {
+    fn start(
+        &mut self,
+        progress: &mut impl FnMut(Progress<'_>, Duration),
+    ) -> Result<(), SessionError> {
         let Some(limit) = self.allowed_mw() else {
             return Ok(());
         };
         let mut modes = self.ladder.start.clone().into_iter();
         let mut is_rising = true;
+        let began = self.world.now();
         while self.last_count.is_none() {
             let end = self.world.now() + START_TIME;
             while self.world.now() < end && self.last_count.is_none() {
@@ -478,7 +490,7 @@ impl<'a, W: World> Session<'a, W> {
                         is_rising = false;
                         self.retreat()?;
                     }
-                    Seen::Stalled => return Err(self.no_steps()),
+                    Seen::Stalled => self.has_waited(began, progress)?,
                 }
             }
             let power = self.estimator.estimate();
@@ -495,13 +507,36 @@ impl<'a, W: World> Session<'a, W> {
     }
 
     /// Waits for the first step, which may tell how the workload is fed.
-    fn await_step(&mut self) -> Result<(), SessionError> {
+    fn await_step(
+        &mut self,
+        progress: &mut impl FnMut(Progress<'_>, Duration),
+    ) -> Result<(), SessionError> {
+        let began = self.world.now();
         while self.last_count.is_none() {
             match self.turn(&mut None)? {
                 Seen::Nothing => {}
                 Seen::Over(_) => self.retreat()?,
-                Seen::Stalled => return Err(self.no_steps()),
+                Seen::Stalled => self.has_waited(began, progress)?,
             }
+        }
+        Ok(())
+    }
+
+    /// Says after 1, 2, 4, … minutes that no step has come, and ends the session after [`LONGEST_START`].
+    fn has_waited(
+        &mut self,
+        began: Duration,
+        progress: &mut impl FnMut(Progress<'_>, Duration),
+    ) -> Result<(), SessionError> {
+        let now = self.world.now();
+        let waited = now.saturating_sub(began);
+        if waited > LONGEST_START {
+            return Err(self.no_steps(waited));
+        }
+        if (waited.as_secs() / NO_STEPS.as_secs()).is_power_of_two() {
+            let telling = self.world.telling();
+            let telling = &telling;
+            progress(Progress::NoStep { waited, telling }, now);
         }
         Ok(())
     }
@@ -598,7 +633,7 @@ impl<'a, W: World> Session<'a, W> {
                 }
                 // A step may take that long in a low mode, but not in two of them.
                 Seen::Stalled if self.stalled || self.last_count.is_none() => {
-                    return Err(self.no_steps());
+                    return Err(self.no_steps(NO_STEPS));
                 }
                 Seen::Stalled => {
                     self.stalled = true;
@@ -679,6 +714,10 @@ impl<'a, W: World> Session<'a, W> {
                 let now = self.world.now();
                 self.next_sample = now + SAMPLE_INTERVAL;
                 let seen = self.sample(now, window)?;
+                if self.world.is_hopeless() {
+                    let telling = self.world.telling();
+                    return Err(SessionError::NoCount { telling });
+                }
                 if seen == Seen::Nothing && now.saturating_sub(self.stepped) > NO_STEPS {
                     self.stepped = now;
                     return Ok(Seen::Stalled);
@@ -821,9 +860,9 @@ impl<'a, W: World> Session<'a, W> {
         }
     }
 
-    fn no_steps(&self) -> SessionError {
+    fn no_steps(&self, waited: Duration) -> SessionError {
         let telling = self.world.telling();
-        SessionError::NoSteps { telling }
+        SessionError::NoSteps { waited, telling }
     }
 
     fn over_current(&mut self) -> OverCurrent {

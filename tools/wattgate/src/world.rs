@@ -76,6 +76,11 @@ pub trait World {
         false
     }
 
+    /// Whether what is taken for the steps of the workload is no count, so that none will come.
+    fn is_hopeless(&self) -> bool {
+        false
+    }
+
     /// How the workload tells its steps, for the user of one that does not.
     fn telling(&self) -> String {
         "the workload counts its steps on the socket that WATTGATE_SOCKET names, one line `steps=N` \

@@ -40,7 +40,7 @@ limit, 5 anything else, with all rows so far in the corpus.
 
 Examples:
   wattgate profile --limit 20W -o yolo.csv -- python3 train.py
-  wattgate profile --steps-from '(\\d+)/\\d+ \\[' -- python3 train_with_tqdm.py
+  wattgate profile --steps-from tqdm -- python3 train_with_tqdm.py
 ";
 
 /// Runs the command with the arguments that follow its name.
@@ -227,6 +227,13 @@ impl Show {
             }
             Progress::Refused(why) => {
                 note(format_args!("warning: {why}"));
+                Ok(())
+            }
+            Progress::NoStep { waited, telling } => {
+                let seconds = waited.as_secs();
+                note(format_args!(
+                    "no step for {seconds} s, and waits; Ctrl-C ends it: {telling}"
+                ));
                 Ok(())
             }
             Progress::Set(mode) => {

@@ -4,8 +4,12 @@
 //! |---|---|
 //! | datagrams of the workload, from one process or several | [`socket`] |
 //! | lines of its output or of its log file | [`output`] |
+//! | what a line is | [`lines`] |
 //! | what a line says | [`pattern`] |
+//! | the steps since the start | [`tally`] |
 
+pub mod lines;
 pub mod output;
 pub mod pattern;
 pub mod socket;
+pub mod tally;

@@ -9,7 +9,7 @@
 //! the workload once the pipe is full: no longer than the terminal would block the workload itself.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,11 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use wattgate_cli::exit::{note, set_mid_line};
 
-use super::pattern::{Lines, Pattern, Tally};
+use super::lines::{Line, Lines};
+use super::pattern::{NoCount, Pattern};
+use super::tally::Tally;
 
 /// Bytes that are read at once.
 const OUTPUT_CHUNK: usize = 64 << 10;
@@ -64,6 +67,8 @@ struct State {
     /// The last count that the session took.
     taken: Option<u64>,
     last_line: Option<String>,
+    /// Why what the pattern captured is no count.
+    problem: Option<NoCount>,
 }
 
 impl Shared {
@@ -72,27 +77,43 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for counts in a line.
-    fn count(&self, line: &[u8], is_complete: bool, last_line: &mut Vec<u8>) -> bool {
-        last_line.clear();
-        last_line.extend_from_slice(&line[..line.len().min(SHOWN_BYTES)]);
-        let Some(found) = self.pattern.find(line, is_complete) else {
-            return false;
+    /// Looks for steps in a line. Returns whether it says something of them.
+    fn count(&self, line: Line<'_>, last_line: &mut String) -> bool {
+        let shown = &line.text[..line.text.len().min(SHOWN_BYTES)];
+        let shown = String::from_utf8_lossy(shown);
+        *last_line = shown.trim().escape_debug().to_string();
+        let found = match self.pattern.find(&line) {
+            Ok(Some(found)) => found,
+            Ok(None) => return false,
+            Err(problem) => {
+                self.state().problem.get_or_insert(problem);
+                return true;
+            }
         };
         let mut state = self.state();
         // Under the lock, so that the times of two threads are in order.
         let now = Instant::now();
-        state.tally.take(found, now);
-        state.found = Some(now);
+        let is_first = state.found.replace(now).is_none();
+        let notice = state.tally.take(&found, now, !line.is_redrawn);
+        drop(state);
+        if is_first {
+            let number = line.number;
+            note(format_args!(
+                "steps: line {number} of the output, `{last_line}`, is {found}"
+            ));
+        }
+        if let Some(notice) = notice {
+            note(format_args!("warning: steps: {notice}"));
+        }
         true
     }
 
     /// Looks for counts in bytes of output, or at the end of it in the last line.
     fn read(&self, lines: &mut Lines, bytes: Option<&[u8]>) {
-        let mut last_line = Vec::new();
+        let mut last_line = String::new();
         let mut has_found = false;
-        let mut count = |line: &[u8], is_complete| {
-            let found = self.count(line, is_complete, &mut last_line);
+        let mut count = |line: Line<'_>| {
+            let found = self.count(line, &mut last_line);
             has_found |= found;
             found
         };
@@ -101,8 +122,7 @@ impl Shared {
             None => lines.finish(&mut count),
         }
         if !last_line.is_empty() {
-            let text = String::from_utf8_lossy(&last_line);
-            self.state().last_line = Some(text.trim().escape_debug().to_string());
+            self.state().last_line = Some(last_line);
         }
         if has_found {
             let _ = rustix::io::write(&self.news, &1_u64.to_ne_bytes());
@@ -180,12 +200,20 @@ impl Output {
         };
         let last = match &state.last_line {
             Some(line) => format!("the last line of the output is `{line}`"),
-            None => {
-                "there is no output: if the program buffers it, start it with `stdbuf -oL`".into()
-            }
+            None => "there is no output: a program may buffer it (start it with `stdbuf -oL`), and some bars are drawn only in \
+                     a terminal"
+                .to_owned(),
         };
+        let problem = state.problem.as_ref();
+        let problem = problem.map_or(String::new(), |why| format!("; {why}"));
         let pattern = self.shared.pattern.as_str();
-        format!("--steps-from `{pattern}` {found}; {last}")
+        format!("--steps-from `{pattern}` {found}{problem}; {last}")
+    }
+
+    /// Whether the pattern captures what is no count, and has found no count before.
+    pub fn is_hopeless(&self) -> bool {
+        let state = self.shared.state();
+        state.problem.is_some() && state.found.is_none()
     }
 }
 
@@ -229,6 +257,7 @@ fn copy(mut from: File, mut to: File, shared: &Shared) {
     let mut buffer = vec![0; OUTPUT_CHUNK];
     let mut lines = Lines::default();
     let mut is_open = true;
+    let is_terminal = to.is_terminal();
     loop {
         match from.read(&mut buffer) {
             // EIO is the end of a pseudo-terminal.
@@ -237,6 +266,9 @@ fn copy(mut from: File, mut to: File, shared: &Shared) {
                 shared.read(&mut lines, Some(&buffer[..length]));
                 // A reader that is gone does not stop the workload.
                 is_open = is_open && write(&mut to, &buffer[..length]).is_ok();
+                if is_terminal {
+                    set_mid_line(!buffer[..length].ends_with(b"\n"));
+                }
             }
         }
     }

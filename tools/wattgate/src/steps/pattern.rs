@@ -1,21 +1,79 @@
-//! `--steps-from`: a regular expression that finds the count of steps in a line of output.
+//! `--steps-from`: a regular expression that finds the steps in a line of output, or the name of a tool whose output
+//! is known.
 
+use std::fmt::{self, Display, Formatter};
 use std::str;
-use std::time::Instant;
 
-use regex::bytes::Regex;
+use regex::bytes::{Match, Regex};
 use thiserror::Error;
 
-/// Maximum length of a line; what follows until the end of the line is ignored.
-const MAX_LINE: usize = 64 << 10;
+use super::lines::Line;
 
-/// A regular expression. One of its groups captures the count of steps or, if it is named `rate`,
-/// the steps per second.
+/// The tools whose output is known, each with its pattern.
+///
+/// | tool | a step is |
+/// |---|---|
+/// | `tqdm`, `hf` | a step of the bar, which the Trainer of Hugging Face draws, too |
+/// | `keras`, `lightning`, `ultralytics` | a batch of the training; with `ultralytics` also an image of a prediction |
+/// | `llama.cpp` | a request of the server |
+/// | `vllm` | a generated token |
+/// | `ros2-hz` | a message |
+/// | `trtexec` | a query, at the rate that it prints at its end |
+/// | `deepstream` | a frame of the first stream |
+pub const TOOLS: [(&str, &str); 10] = [
+    (
+        "tqdm",
+        r"(?P<count>\d+)(?:/(?P<total>\d+)|[A-Za-z]+)? \[\d+:\d\d",
+    ),
+    (
+        "hf",
+        r"(?P<count>\d+)(?:/(?P<total>\d+)|[A-Za-z]+)? \[\d+:\d\d",
+    ),
+    (
+        "keras",
+        r"^\s*(?P<count>\d+)/(?P<total>\d+) .*(?:/step|ETA: )",
+    ),
+    (
+        "lightning",
+        r"^Epoch \d+.*?[| ](?P<count>\d+)/(?P<total>\d+) (?:\[\d+:|\d+:\d\d:\d\d)",
+    ),
+    (
+        "ultralytics",
+        r"^\s*\d+/\d+\s.*:\s+\d+%.*?\s(?P<count>\d+)/(?P<total>\d+) |^(?:image \d+/\d+ .*|\d+): \d+x\d+ .*, [\d.]+ms$",
+    ),
+    ("llama.cpp", r"\btotal time ="),
+    (
+        "vllm",
+        r"Avg generation throughput: (?P<rate>[\d.]+) tokens/s",
+    ),
+    ("ros2-hz", r"^average rate: (?P<rate>[\d.]+)"),
+    ("trtexec", r"Throughput: (?P<rate>[\d.]+) qps"),
+    ("deepstream", r"^\*\*PERF:\s+(?P<rate>[\d.]+) \("),
+];
+
+/// The groups that have a meaning.
+const GROUPS: &str = "count, total, rate and period";
+
+/// What a pattern captures. Groups are named by their index.
+#[derive(Clone, Copy, Debug)]
+enum Captured {
+    /// Each match is a step.
+    Nothing,
+    /// Steps since the start, or since the start of an epoch, and the steps of the epoch.
+    Count { count: usize, total: Option<usize> },
+    /// Steps per second.
+    Rate(usize),
+    /// Time of a step.
+    Period(usize),
+}
+
+/// A regular expression that finds steps.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
-    /// Index of the group `rate`.
-    rate: Option<usize>,
+    captured: Captured,
+    /// As the user has written it.
+    text: String,
 }
 
 /// Why a text is not a [`Pattern`].
@@ -23,53 +81,264 @@ pub struct Pattern {
 pub enum PatternError {
     #[error("{0}")]
     Syntax(#[from] regex::Error),
-    #[error("`{0}` has no group: put parentheses around the count, as in `step (\\d+)`")]
-    NoGroup(String),
+    #[error("`{pattern}` has a group `{group}`; the groups are {GROUPS}")]
+    UnknownGroup { pattern: String, group: String },
+    #[error("`{0}` has several of the groups count, rate and period; expected one of them")]
+    SeveralGroups(String),
 }
 
 /// What a line says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// Steps since the start, or since the start of an epoch.
-    Count(f64),
+    /// One more step.
+    Step,
+    /// Steps since the start of a sequence, such as an epoch.
+    Count {
+        count: u64,
+        /// The steps of the sequence.
+        total: Option<u64>,
+        /// The words before the count, which tell one bar from another.
+        label: String,
+    },
     /// Steps per second.
     Rate(f64),
 }
 
-impl Pattern {
-    /// Compiles a regular expression. The first group is the count, unless one is named `rate`.
-    pub fn new(text: &str) -> Result<Self, PatternError> {
-        let regex = Regex::new(text)?;
-        if regex.captures_len() < 2 {
-            return Err(PatternError::NoGroup(text.to_owned()));
+impl Display for Found {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step => f.write_str("a step"),
+            Self::Count { count, total, .. } => {
+                write!(f, "the count {count}")?;
+                total.map_or(Ok(()), |total| write!(f, " of {total}"))
+            }
+            Self::Rate(rate) => write!(f, "{rate:.4} steps a second"),
         }
-        let rate = regex.capture_names().position(|name| name == Some("rate"));
-        Ok(Self { regex, rate })
-    }
-
-    /// The text of the regular expression.
-    pub fn as_str(&self) -> &str {
-        self.regex.as_str()
-    }
-
-    /// What the first match in a line says. In a line that may go on, a number at its very end may
-    /// lack digits and is not taken.
-    pub fn find(&self, line: &[u8], is_complete: bool) -> Option<Found> {
-        let groups = self.regex.captures(line)?;
-        let group = groups.get(self.rate.unwrap_or(1))?;
-        if !is_complete && group.end() == line.len() {
-            return None;
-        }
-        let number = number(str::from_utf8(group.as_bytes()).ok()?)?;
-        Some(match self.rate {
-            Some(_) => Found::Rate(number),
-            None => Found::Count(number),
-        })
     }
 }
 
+/// Why what a pattern captures is no count.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoCount {
+    #[error(
+        "`{0}` is a fraction, and a count of steps is a whole number; a group `rate` takes steps per second, a group \
+         `period` the time of a step"
+    )]
+    Fraction(String),
+    #[error("`{found}` is a part of the number `{number}`; let the group take all of it, as `([\\d,]+)` does")]
+    Part { found: String, number: String },
+    #[error("`{0}` is rounded to thousands; let the program print all digits of the count")]
+    Rounded(String),
+    #[error("`{0}` has a unit of measure, so it is no count of steps; a group `rate` takes steps per second, a group `period` the time of a step")]
+    Unit(String),
+}
+
+impl Pattern {
+    /// Takes the name of a tool, or compiles a regular expression. The group `count`, or the first group if none has a
+    /// name, is the count of steps; `total` is the number at which the count ends. Instead `rate` is steps per second, and
+    /// `period` the time of a step. Without groups each line that matches is a step.
+    pub fn new(text: &str) -> Result<Self, PatternError> {
+        let tool = TOOLS.iter().find(|(name, _)| *name == text);
+        let regex = Regex::new(tool.map_or(text, |(_, pattern)| pattern))?;
+        let named: Vec<(usize, &str)> = regex
+            .capture_names()
+            .enumerate()
+            .filter_map(|(index, name)| Some((index, name?)))
+            .collect();
+        let index = |wanted: &str| named.iter().find(|(_, name)| *name == wanted).map(|(i, _)| *i);
+        let known = ["count", "total", "rate", "period"];
+        if let Some((_, group)) = named.iter().find(|(_, name)| !known.contains(name)) {
+            return Err(PatternError::UnknownGroup {
+                pattern: text.to_owned(),
+                group: (*group).to_owned(),
+            });
+        }
+        let total = index("total");
+        // A group without a name is the count only if no group says what it takes.
+        let first = (1..regex.captures_len()).find(|at| named.iter().all(|(named, _)| named != at));
+        let captured = match (index("count"), index("rate"), index("period")) {
+            (Some(count), None, None) => Captured::Count { count, total },
+            (None, Some(rate), None) => Captured::Rate(rate),
+            (None, None, Some(period)) => Captured::Period(period),
+            (None, None, None) => match first {
+                Some(count) => Captured::Count { count, total },
+                None => Captured::Nothing,
+            },
+            _ => return Err(PatternError::SeveralGroups(text.to_owned())),
+        };
+        let text = text.to_owned();
+        Ok(Self { regex, captured, text })
+    }
+
+    /// The text that the user has written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What the first match in a line says. In a line that may go on, a number at its very end may lack digits and is not
+    /// taken.
+    pub fn find(&self, line: &Line<'_>) -> Result<Option<Found>, NoCount> {
+        let Some(groups) = self.regex.captures(line.text) else {
+            return Ok(None);
+        };
+        let is_whole = |end: usize| line.is_complete || end < line.text.len();
+        let step = || is_whole(line.text.len()).then_some(Found::Step);
+        let group = match self.captured {
+            Captured::Nothing => return Ok(step()),
+            Captured::Count { count: at, .. } | Captured::Rate(at) | Captured::Period(at) => {
+                groups.get(at)
+            }
+        };
+        // An alternative of the pattern without the group.
+        let Some(group) = group else {
+            return Ok(step());
+        };
+        if !is_whole(group.end()) {
+            return Ok(None);
+        }
+        let after = &line.text[group.end()..];
+        match self.captured {
+            Captured::Nothing => Ok(None),
+            Captured::Rate(_) => Ok(rate(group.as_bytes(), after).map(Found::Rate)),
+            Captured::Period(_) => Ok(period(group.as_bytes(), after).map(|period| Found::Rate(period.recip()))),
+            Captured::Count { total: at, .. } => {
+                let Some(count) = count(line.text, &group)? else {
+                    return Ok(None);
+                };
+                let total = match at.and_then(|at| groups.get(at)) {
+                    Some(total) => Total::parse(total.as_bytes(), is_whole(total.end())),
+                    None => Total::after(after, line.is_complete),
+                };
+                let total = match total {
+                    Total::Known(total) => Some(total),
+                    Total::Absent => None,
+                    Total::Cut => return Ok(None),
+                };
+                let label = label(&line.text[..group.start()]);
+                Ok(Some(Found::Count { count, total, label }))
+            }
+        }
+    }
+}
+
+/// The number at which a count ends.
+enum Total {
+    Known(u64),
+    Absent,
+    /// The line may go on within the number.
+    Cut,
+}
+
+impl Total {
+    fn parse(text: &[u8], is_whole: bool) -> Self {
+        match whole(text) {
+            Some(total) if is_whole => Self::Known(total),
+            Some(_) => Self::Cut,
+            None => Self::Absent,
+        }
+    }
+
+    /// The total of bars such as `12/250` and `[  12 / 250]`, from what follows the count.
+    fn after(text: &[u8], is_complete: bool) -> Self {
+        let Some(rest) = text.trim_ascii_start().strip_prefix(b"/") else {
+            return Self::Absent;
+        };
+        let rest = rest.trim_ascii_start();
+        let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b',');
+        let (digits, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        let is_other = rest.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'.');
+        match is_other {
+            true => Self::Absent,
+            false => Self::parse(digits.strip_suffix(b",").unwrap_or(digits), is_complete || !rest.is_empty()),
+        }
+    }
+}
+
+/// The whole number in a group; commas may separate its thousands. `None` for a text that is no number.
+fn count(line: &[u8], group: &Match<'_>) -> Result<Option<u64>, NoCount> {
+    let (before, after) = (&line[..group.start()], &line[group.end()..]);
+    let owned = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+    let Some(value) = number(group.as_bytes()) else {
+        return Ok(None);
+    };
+    let is_part_of_number = |byte: &u8| byte.is_ascii_digit() || b".,".contains(byte);
+    let head = before.iter().rev().take_while(|byte| is_part_of_number(byte)).count();
+    let tail = after.iter().take_while(|byte| is_part_of_number(byte)).count();
+    let around = &line[group.start() - head..group.end() + tail];
+    let trimmed = around.trim_ascii().strip_suffix(b".").unwrap_or(around);
+    let is_longer = trimmed.len() > group.len() && number(trimmed).is_some();
+    let unit = UNITS.iter().find(|unit| {
+        let rest = after.strip_prefix(unit.as_bytes());
+        rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
+    });
+    match unit {
+        Some(&("k" | "K" | "M" | "G")) => {
+            let end = group.end() + 1;
+            Err(NoCount::Rounded(owned(&line[group.start() - head..end])))
+        }
+        Some(unit) => Err(NoCount::Unit(owned(&line[group.start() - head..group.end() + unit.len()]))),
+        None if is_longer => Err(NoCount::Part {
+            found: owned(group.as_bytes()),
+            number: owned(trimmed),
+        }),
+        None if value.fract() != 0.0 || group.as_bytes().contains(&b'.') => {
+            Err(NoCount::Fraction(owned(group.as_bytes())))
+        }
+        None => Ok(whole(group.as_bytes())),
+    }
+}
+
+/// What follows a number that is no count: of thousands, percents, times and rates.
+const UNITS: [&str; 15] = [
+    "k", "K", "M", "G", "%", "ns", "us", "µs", "ms", "s", "it/s", "fps", "FPS", "qps", "Hz",
+];
+
+/// Steps per second: `5.86k`, `45.2`; before `s/it` it is a time.
+fn rate(text: &[u8], after: &[u8]) -> Option<f64> {
+    let (value, unit) = split_unit(text, after)?;
+    if unit.starts_with("s/") || unit.starts_with("ms/") {
+        return period(text, after).map(f64::recip);
+    }
+    let factor = match unit.chars().next() {
+        Some('k' | 'K') => 1e3,
+        Some('M') => 1e6,
+        _ => 1.0,
+    };
+    Some(value * factor)
+}
+
+/// Time of a step in seconds, with the unit of measure in the group or after it; without one it is in seconds.
+fn period(text: &[u8], after: &[u8]) -> Option<f64> {
+    let (value, unit) = split_unit(text, after)?;
+    let letters: String = unit.chars().take_while(|letter| letter.is_alphabetic()).collect();
+    let seconds = match &*letters {
+        "ns" => 1e-9,
+        "us" | "µs" | "μs" => 1e-6,
+        "ms" | "msec" | "milliseconds" => 1e-3,
+        "min" | "minutes" => 60.0,
+        _ => 1.0,
+    };
+    (value > 0.0).then_some(value * seconds)
+}
+
+/// A number, and the text after it, in the group or behind it.
+fn split_unit<'a>(text: &'a [u8], after: &'a [u8]) -> Option<(f64, &'a str)> {
+    let text = text.trim_ascii();
+    let end = text.iter().position(|byte| !byte.is_ascii_digit() && !b".,".contains(byte));
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    // An exponent is no unit of measure.
+    if let [b'e' | b'E', b'0'..=b'9' | b'+' | b'-', ..] = unit {
+        return None;
+    }
+    let unit = if unit.is_empty() { after } else { unit };
+    let unit = unit.trim_ascii_start();
+    let unit = unit.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    Some((number(digits)?, str::from_utf8(unit).unwrap_or_default()))
+}
+
 /// A whole or decimal number without a sign; commas may separate its thousands.
-fn number(text: &str) -> Option<f64> {
+fn number(text: &[u8]) -> Option<f64> {
+    let text = str::from_utf8(text).ok()?;
     let is_number = |byte: u8| byte.is_ascii_digit() || b",.".contains(&byte);
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let mut groups = whole.split(',');
@@ -83,80 +352,20 @@ fn number(text: &str) -> Option<f64> {
     number.filter(|number: &f64| number.is_finite())
 }
 
-/// The steps since the start, from one finding after another.
-///
-/// A count below the one before is the start of an epoch: bars begin again with each. A rate is
-/// integrated from the line before.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    steps: f64,
-    last: Option<f64>,
-    /// When the last rate was found.
-    rated: Option<Instant>,
+/// A whole number below 2^64.
+fn whole(text: &[u8]) -> Option<u64> {
+    number(text)?;
+    str::from_utf8(text).ok()?.replace(',', "").parse().ok()
 }
 
-impl Tally {
-    /// Takes what was found at a time.
-    pub fn take(&mut self, found: Found, at: Instant) {
-        match found {
-            Found::Count(count) => {
-                let before = self.last.replace(count).filter(|last| *last <= count);
-                self.steps += count - before.unwrap_or_default();
-            }
-            Found::Rate(rate) => {
-                if let Some(before) = self.rated.replace(at) {
-                    self.steps += rate * at.saturating_duration_since(before).as_secs_f64();
-                }
-            }
-        }
-    }
+/// Words of a bar's label.
+const LABEL_WORDS: usize = 3;
 
-    /// Whole steps so far.
-    pub fn steps(&self) -> u64 {
-        self.steps as u64
-    }
-}
-
-/// Splits output into lines, each of which `\n` or `\r` ends.
-///
-/// Progress bars write `\r` first and the bar after it, so the end of a bar arrives with the next
-/// one. A bar that arrives in one piece therefore counts at once.
-#[derive(Debug, Default)]
-pub struct Lines {
-    line: Vec<u8>,
-    /// The line follows a `\r`.
-    is_redraw: bool,
-    /// The line was taken before its end.
-    is_taken: bool,
-}
-
-impl Lines {
-    /// Splits the next bytes. `take` gets each line and whether it is complete, and returns whether
-    /// it has found what it looks for.
-    pub fn split(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8], bool) -> bool) {
-        for piece in bytes.split_inclusive(|byte| b"\r\n".contains(byte)) {
-            let is_new = self.line.is_empty();
-            let (text, end) = match piece.split_last() {
-                Some((end @ (b'\r' | b'\n'), text)) => (text, Some(*end)),
-                _ => (piece, None),
-            };
-            let room = MAX_LINE - self.line.len();
-            self.line.extend_from_slice(&text[..text.len().min(room)]);
-            if let Some(end) = end {
-                self.finish(&mut take);
-                self.is_redraw = end == b'\r';
-            } else if is_new && self.is_redraw {
-                self.is_taken = take(&self.line, false);
-            }
-        }
-    }
-
-    /// Ends the line.
-    pub fn finish(&mut self, mut take: impl FnMut(&[u8], bool) -> bool) {
-        if !self.line.is_empty() && !self.is_taken {
-            take(&self.line, true);
-        }
-        self.line.clear();
-        self.is_taken = false;
-    }
+/// The last words before a count, without numbers. A loss may be `nan`.
+fn label(before: &[u8]) -> String {
+    let text = String::from_utf8_lossy(before);
+    let words = text.split(|letter: char| !letter.is_ascii_alphabetic());
+    let is_word = |word: &&str| !word.is_empty() && !["nan", "inf", "NaN"].contains(word);
+    let words: Vec<&str> = words.filter(is_word).collect();
+    words[words.len().saturating_sub(LABEL_WORDS)..].join(" ")
 }

@@ -1,18 +1,22 @@
-//! Counts in lines of output: `--steps-from`.
+//! Steps in lines of output: `--steps-from`.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
-use wattgate_profiler::steps::pattern::{Found, Lines, Pattern, Tally};
+use wattgate_profiler::steps::lines::{Line, Lines};
+use wattgate_profiler::steps::pattern::{Found, NoCount, Pattern, TOOLS};
+use wattgate_profiler::steps::tally::{Notice, Tally};
 
-/// What a pattern finds in output that arrives in pieces of a size.
-fn found(pattern: &str, output: &[u8], piece: usize) -> Vec<Found> {
+/// What a pattern says of each line of output that arrives in pieces of a size, and whether the lines are new.
+fn read(pattern: &str, output: &[u8], piece: usize) -> Vec<(Result<Found, NoCount>, bool)> {
     let pattern = Pattern::new(pattern).expect("a pattern");
     let mut lines = Lines::default();
     let mut all = Vec::new();
-    let mut count = |line: &[u8], is_complete: bool| {
-        let found = pattern.find(line, is_complete);
-        all.extend(found);
-        found.is_some()
+    let mut count = |line: Line<'_>| {
+        let found = pattern.find(&line).transpose();
+        let has_found = found.is_some();
+        all.extend(found.map(|found| (found, !line.is_redrawn)));
+        has_found
     };
     for piece in output.chunks(piece) {
         lines.split(piece, &mut count);
@@ -21,12 +25,41 @@ fn found(pattern: &str, output: &[u8], piece: usize) -> Vec<Found> {
     all
 }
 
+fn found(pattern: &str, output: &[u8], piece: usize) -> Vec<Found> {
+    let read = read(pattern, output, piece).into_iter();
+    read.map(|(found, _)| found.expect("a count")).collect()
+}
+
 fn counts(pattern: &str, output: &[u8]) -> Vec<f64> {
     let found = found(pattern, output, usize::MAX);
     let counts = found.into_iter().map(|found| match found {
-        Found::Count(count) | Found::Rate(count) => count,
+        Found::Count { count, .. } => count as f64,
+        Found::Rate(rate) => rate,
+        Found::Step => 1.0,
     });
     counts.collect()
+}
+
+fn labelled(count: u64, total: Option<u64>, label: &str) -> Found {
+    let label = label.to_owned();
+    Found::Count {
+        count,
+        total,
+        label,
+    }
+}
+
+/// The steps after each line of output, one of which comes every 0.2 s, and what the user is told.
+fn tally(pattern: &str, output: &[u8]) -> (Vec<u64>, Vec<Notice>) {
+    let mut tally = Tally::default();
+    let (mut steps, mut notices) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    for (at, (found, is_new)) in read(pattern, output, usize::MAX).into_iter().enumerate() {
+        let now = start + Duration::from_millis(200) * at as u32;
+        notices.extend(tally.take(&found.expect("a count"), now, is_new));
+        steps.push(tally.steps());
+    }
+    (steps, notices)
 }
 
 #[test]
@@ -49,13 +82,11 @@ fn the_training_of_ultralytics_is_counted_without_its_validation() {
 ";
     let training = r"640: .* (\d+)/\d+ \[";
     assert_eq!(counts(training, output.as_bytes()), [29.0, 30.0, 2.0]);
-    let mut tally = Tally::default();
-    let mut steps = Vec::new();
-    for found in found(training, output.as_bytes(), usize::MAX) {
-        tally.take(found, Instant::now());
-        steps.push(tally.steps());
+    for pattern in [training, "ultralytics"] {
+        let (steps, notices) = tally(pattern, output.as_bytes());
+        assert_eq!(steps, [29, 30, 32], "an epoch begins after the one before");
+        assert_eq!(notices, []);
     }
-    assert_eq!(steps, [29, 30, 32], "an epoch begins after the one before");
 }
 
 #[test]
@@ -76,36 +107,44 @@ fn rates_are_integrated() {
         (10, 20.0, 250),
         (10, 20.0, 250),
     ] {
-        tally.take(Found::Rate(rate), start + Duration::from_secs(at));
+        let notice = tally.take(&Found::Rate(rate), start + Duration::from_secs(at), true);
+        assert_eq!(notice, None);
         assert_eq!(tally.steps(), steps);
     }
 }
 
 #[test]
 fn a_bar_counts_when_it_is_drawn_and_not_before_it_is_whole() {
-    let pattern = Pattern::new(r"(\d+)(/\d+)?").expect("a pattern");
+    let pattern = Pattern::new(r"(\d+)").expect("a pattern");
     let mut lines = Lines::default();
     let mut taken = |bytes: &[u8]| {
         let mut all = Vec::new();
-        lines.split(bytes, |line, is_complete| {
-            let found = pattern.find(line, is_complete);
+        lines.split(bytes, |line| {
+            let found = pattern.find(&line).expect("a count");
+            let has_found = found.is_some();
             all.extend(found);
-            found.is_some()
+            has_found
         });
         all
     };
-    assert_eq!(taken(b"\r60/500 "), [Found::Count(60.0)]);
+    let of_500 = |count| labelled(count, Some(500), "");
+    assert_eq!(taken(b"\r60/500 "), [of_500(60)]);
     assert_eq!(taken(b"it/s\r"), [], "the rest of it");
     assert_eq!(taken(b"6"), [], "perhaps not the last digit");
-    assert_eq!(taken(b"1/500\r"), [Found::Count(61.0)]);
-    assert_eq!(taken(b"62\n63/"), [Found::Count(62.0)], "no bar");
-    assert_eq!(taken(b"500\n"), [Found::Count(63.0)]);
+    assert_eq!(taken(b"1/500\r"), [of_500(61)]);
+    assert_eq!(taken(b"62/50"), [], "perhaps not the last digit of the total");
+    assert_eq!(taken(b"0\n63/"), [of_500(62)], "no bar");
+    assert_eq!(taken(b"500\n"), [of_500(63)]);
 }
 
 #[test]
 fn lines_are_the_same_however_they_arrive() {
     let output = "step 1\r\nstep 12\n\n\nstep 123\nno newline: step 1,234".as_bytes();
-    let expected = [1.0, 12.0, 123.0, 1_234.0].map(Found::Count);
+    let expected = [1, 12, 123, 1_234].map(|steps| labelled(steps, None, "step"));
+    let expected = expected.map(|found| match found {
+        Found::Count { count: 1_234, .. } => labelled(1_234, None, "no newline step"),
+        found => found,
+    });
     for piece in 1..=output.len() {
         assert_eq!(found(r"step ([\d,]+)", output, piece), expected, "{piece}");
     }
@@ -117,19 +156,23 @@ fn bytes_that_are_no_text_and_long_lines_do_no_harm() {
     output.extend([b'x'; 64 << 10]);
     output.extend(b" step 2\nstep 3\n\0step 4\n");
     for piece in [7, 4096, usize::MAX] {
-        let expected = [1.0, 3.0, 4.0].map(Found::Count);
-        assert_eq!(found(r"step (\d+)", &output, piece), expected);
+        let steps = found(r"step (\d+)", &output, piece);
+        assert_eq!(steps, [1, 3, 4].map(|steps| labelled(steps, None, "step")));
     }
     let cut = [b"step 5".as_slice(), &[b' '; 100_000], b"step 6\n"].concat();
     assert_eq!(counts(r"step (\d)\s", &cut), [5.0], "the beginning counts");
 }
 
 #[test]
-fn numbers_are_whole_or_decimal_with_thousands() {
+fn rates_may_have_decimals_thousands_and_a_unit_of_measure() {
     for (text, expected) in [
         ("0", Some(0.0)),
         ("12.5", Some(12.5)),
         ("1,234,567.5", Some(1_234_567.5)),
+        ("5.86k", Some(5_860.0)),
+        ("12.5 it/s", Some(12.5)),
+        ("1.25s/it", Some(0.8)),
+        ("40ms/step", Some(25.0)),
         ("1,23", None),
         ("1234,567", None),
         (",123", None),
@@ -142,24 +185,192 @@ fn numbers_are_whole_or_decimal_with_thousands() {
         ("nan", None),
     ] {
         let line = format!("<{text}>");
-        let found = counts("<(.*)>", line.as_bytes());
+        let found = counts("<(?P<rate>.*)>", line.as_bytes());
         assert_eq!(found.first().copied(), expected, "{text}");
     }
     let endless = "9".repeat(400);
-    assert!(counts("(.*)", endless.as_bytes()).is_empty());
+    assert!(counts("(?P<rate>.*)", endless.as_bytes()).is_empty());
 }
 
 #[test]
-fn a_pattern_without_a_group_or_sense_is_refused() {
+fn the_time_of_a_step_is_told_in_its_unit_of_measure() {
+    for (line, pattern, per_second) in [
+        ("time: 0.0800  data", r"time: (?P<period>[\d.]+)", 12.5),
+        ("20ms/step", r"(?P<period>\d+)ms", 50.0),
+        ("20ms/step", r"(?P<period>\d+ms)", 50.0),
+        ("took 500 us", r"took (?P<period>[\d.]+)", 2_000.0),
+        ("2.50s/it", r"(?P<period>[\d.]+)s/it", 0.4),
+        ("Speed: 8.0ms inference", r"(?P<period>[\d.]+)ms inf", 125.0),
+    ] {
+        let found = found(pattern, line.as_bytes(), usize::MAX);
+        let [Found::Rate(rate)] = found[..] else {
+            panic!("{line}: {found:?}")
+        };
+        assert!((rate / per_second - 1.0).abs() < 1e-12, "{line}: {rate}");
+    }
+    assert!(counts(r"(?P<period>\d+)s", b"0s\n").is_empty());
+}
+
+#[test]
+fn without_a_group_each_line_is_a_step() {
+    let output = "0: 640x480 1 person, 8.0ms\nSpeed: 8.0ms\n0: 640x480 2 persons, 8.1ms\n";
+    assert_eq!(tally(r"^\d+: ", output.as_bytes()).0, [1, 2]);
+    assert_eq!(tally("ultralytics", output.as_bytes()).0, [1, 2]);
+}
+
+#[test]
+fn what_is_no_count_is_refused() {
+    for (line, pattern, expected) in [
+        ("'epoch': 0.32", r"'epoch': ([\d.]+)", "`0.32` is a fraction"),
+        ("'epoch': 1.0", r"'epoch': ([\d.]+)", "`1.0` is a fraction"),
+        ("'epoch': 0.32", r"'epoch': (\d+)", "`0` is a part of the number `0.32`"),
+        ("step 1,234 of", r"step (\d+)", "`1` is a part of the number `1,234`"),
+        ("5.86k/8.00k [00:01", r"(\d+)k/", "`5.86k` is rounded to thousands"),
+        ("5.86k/8.00k [00:01<", "tqdm", "is a part of the number `8.00`"),
+        ("41/60 11ms/step", r"(\d+)ms/step", "`11ms` has a unit of measure"),
+        (" 33% |███|", r"(\d+)%", "`33%` has a unit of measure"),
+        ("5.1it/s", r"([\d.]+)it/s", "`5.1it/s` has a unit of measure"),
+        ("ETA: 3s", r"(\d+)s", "`3s` has a unit of measure"),
+    ] {
+        let read = read(pattern, line.as_bytes(), usize::MAX);
+        let [(Err(why), _)] = &read[..] else {
+            panic!("{line}: {read:?}")
+        };
+        let why = why.to_string();
+        assert!(why.contains(expected), "{line}: {why}");
+    }
+    for (line, pattern) in [
+        ("step 12.", r"step (\d+)"),
+        ("step 12, loss 3", r"step (\d+)"),
+        ("[12,5]", r"\[(\d+)"),
+        ("12 samples", r"(\d+)"),
+        ("12 steps", r"(\d+)"),
+    ] {
+        assert_eq!(counts(pattern, line.as_bytes()), [12.0], "{line}");
+    }
+}
+
+#[test]
+fn an_epoch_whose_last_count_is_never_printed_counts_whole() {
+    let log = |counts: &[u32]| {
+        let lines = counts.iter().map(|count| format!("Epoch(train) [{count:>3}/25]\n"));
+        lines.collect::<String>()
+    };
+    let pattern = r"\[ *(\d+)/";
+    let steps = |counts: &[u32]| tally(pattern, log(counts).as_bytes()).0;
+    assert_eq!(steps(&[10, 20, 10, 20, 10]), [10, 20, 35, 45, 60]);
+    assert_eq!(steps(&[25, 25, 25]), [25, 50, 75], "a line an epoch");
+    assert_eq!(steps(&[20, 20]), [20, 45], "a line an epoch, before its end");
+    // The program has begun anew: the rest of the epoch would have taken longer.
+    let restarted = [1, 2, 3, 1, 2];
+    assert_eq!(steps(&restarted), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn one_of_several_bars_is_counted_and_the_user_is_told() {
+    let bar = |label: &str, count: u32, total: u32| {
+        format!("\r{label}{}%|##| {count}/{total} [00:01<00:02, 9it/s]", 100 * count / total)
+    };
+    let epochs = |labels: [&str; 2], totals: [u32; 2]| {
+        let mut output = String::new();
+        for _ in 0..2 {
+            for (label, total) in labels.into_iter().zip(totals) {
+                for part in 0..=5 {
+                    output += &bar(label, part * total / 5, total);
+                }
+            }
+        }
+        output
+    };
+    let last = |output: &str| {
+        let (steps, notices) = tally("tqdm", output.as_bytes());
+        (steps.last().copied(), notices)
+    };
+    let (steps, notices) = last(&epochs(["train: ", "valid: "], [250, 50]));
+    assert_eq!(steps, Some(500));
+    assert!(!notices.is_empty());
+    let told = notices[0].to_string();
+    let expected = "counts `train` to 250 and `valid` to 50 in turn; the steps are those of `train`";
+    assert!(told.contains(expected), "{told}");
+    // By its words, although it has more steps.
+    assert_eq!(last(&epochs(["train: ", "valid: "], [250, 1000])).0, Some(500));
+    // By the number of its steps.
+    let (steps, notices) = last(&epochs(["", ""], [400, 25]));
+    assert_eq!(steps, Some(800));
+    assert!(notices[0].to_string().contains("those of to 400"));
+    // A check before the training does not count for long.
+    let sanity = [bar("Sanity Checking: ", 2, 2), epochs(["", ""], [400, 25])].concat();
+    assert_eq!(last(&sanity).0, Some(802));
+    // Words that differ from line to line are no label.
+    let files: String = (0..20).map(|at| format!("{}.jpg {at}\n", "x".repeat(at + 1))).collect();
+    let (steps, notices) = tally(r"jpg (\d+)", files.as_bytes());
+    assert_eq!(notices.last(), Some(&Notice::Many));
+    assert!(steps.is_sorted() && steps.last() > Some(&10), "{steps:?}");
+}
+
+#[test]
+fn a_rate_that_is_a_mean_since_the_start_is_told() {
+    let mean = |steps: u32| format!("average rate: {:.3}\n", (100.0 + 5.0 * f64::from(steps)) / (10.0 + f64::from(steps)));
+    let means: String = (0..20).map(mean).collect();
+    let (_, notices) = tally("ros2-hz", means.as_bytes());
+    let [Notice::Mean { .. }] = notices[..] else {
+        panic!("{notices:?}")
+    };
+    let rates: String = (0..200).map(|at| format!("average rate: {}.{}\n", 9 + at % 2, at % 7)).collect();
+    assert_eq!(tally("ros2-hz", rates.as_bytes()).1, []);
+}
+
+#[test]
+fn lines_are_read_without_escapes_and_know_whether_they_are_drawn_again() {
+    let rich = "\x1b[2;36m          \x1b[0mstep \x1b[1;36m20\x1b[0m/\x1b[1;36m250\x1b[0m \x1b]8;;file://x#25\x1b\\x.py\x1b]8;;\x1b\\\n";
+    let expected = labelled(20, Some(250), "step");
+    for piece in 1..=rich.len() {
+        assert_eq!(found(r"step (\d+)/", rich.as_bytes(), piece), [expected.clone()]);
+    }
+    let is_new = |output: &str| {
+        let lines = read(r"(\d+)", output.as_bytes(), usize::MAX);
+        lines.into_iter().map(|(_, is_new)| is_new).collect::<Vec<_>>()
+    };
+    assert_eq!(is_new("1\r\n2\r\n"), [true, true]);
+    assert_eq!(is_new("1\n\x1b[32m2\x1b[0m\n"), [true, true]);
+    assert_eq!(is_new("1\r2\n3\n"), [true, false, false]);
+    assert_eq!(is_new("1\n\x1b[1A\x1b[2K2\n"), [true, false]);
+    assert_eq!(is_new("1\n\x08\x08\x082\n"), [true, false]);
+}
+
+/// Output that the present versions of tools have written, with the steps that it shows, by hand.
+#[test]
+fn the_output_of_known_tools_is_counted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/cases/steps");
+    if fs::exists(folder).is_ok_and(|exists| !exists) {
+        assert!(
+            std::env::var_os("WATTGATE_REQUIRE_DATA").is_none(),
+            "WATTGATE_REQUIRE_DATA is set, so the recorded output must be present"
+        );
+        println!("no {folder}: skipped");
+        return;
+    }
+    for (file, pattern, expected) in [
+        ("tqdm-nested-pipe", "tqdm", 250),
+    ] {
+        let output = fs::read(format!("{folder}/{file}.txt")).expect("output");
+        let (steps, notices) = tally(pattern, &output);
+        println!("{file} {pattern}: {:?} {notices:?}", steps.last());
+        assert_eq!(steps.last(), Some(&expected), "{file}");
+    }
+}
+
+#[test]
+fn a_pattern_without_sense_is_refused() {
     for (text, expected) in [
-        (
-            r"\d+",
-            r"`\d+` has no group: put parentheses around the count",
-        ),
-        (r"(?:\d+)", "has no group"),
         (r"step (\d+", "unclosed group"),
+        (r"(?P<cuont>\d+)", "has a group `cuont`; the groups are count, total, rate and period"),
+        (r"(?P<count>\d+) (?P<rate>\d+)", "several of the groups"),
     ] {
         let error = Pattern::new(text).expect_err(text).to_string();
         assert!(error.contains(expected), "{error}");
+    }
+    for (name, _) in TOOLS {
+        assert_eq!(Pattern::new(name).expect("a pattern").as_str(), name);
     }
 }
