@@ -26,7 +26,11 @@ pub fn set_mid_line(is_mid_line: bool) {
 /// Prints a line to stderr. Errors are ignored: a program that has a board to restore goes on when its
 /// terminal is gone.
 pub fn note(text: impl Display) {
-    let newline = if IS_MID_LINE.swap(false, Ordering::Relaxed) { "\n" } else { "" };
+    let newline = if IS_MID_LINE.swap(false, Ordering::Relaxed) {
+        "\n"
+    } else {
+        ""
+    };
     let _ = writeln!(io::stderr().lock(), "{newline}{text}");
 }
 

@@ -181,6 +181,7 @@ pub fn profile<'a>(
         number,
         done: 0,
         began: None,
+        spread_pct: 100.0 * plan.rules.spread,
     };
     let ran = session.run(&planner, &mut corpus, &mut |progress: Progress<'_>, now| {
         if let Err(error) = show.progress(&progress, now) {
@@ -213,7 +214,12 @@ struct Show {
     done: usize,
     /// When the first mode was set.
     began: Option<Duration>,
+    /// The relative standard error in percent at which a measurement ends.
+    spread_pct: f64,
 }
+
+/// A row is uncertain if a standard error is so many times the one at which a measurement ends.
+const UNCERTAIN: f64 = 10.0;
 
 impl Show {
     fn progress(&mut self, progress: &Progress<'_>, now: Duration) -> Result<(), Failure> {
@@ -223,7 +229,20 @@ impl Show {
                 match self.json {
                     true => print_json(row),
                     false => print(&text(row)),
+                }?;
+                let spreads = [
+                    ("time", row.time_spread_pct),
+                    ("power", row.power_spread_pct),
+                ];
+                for (what, spread) in spreads {
+                    if let Some(spread) = spread.filter(|it| *it > UNCERTAIN * self.spread_pct) {
+                        note(format_args!(
+                            "warning: the {what} in this mode is uncertain by {spread:.0} %: the workload has pauses or phases; \
+                             --longest measures for a longer time"
+                        ));
+                    }
                 }
+                Ok(())
             }
             Progress::Refused(why) => {
                 note(format_args!("warning: {why}"));

@@ -125,11 +125,15 @@ pub enum NoCount {
          `period` the time of a step"
     )]
     Fraction(String),
-    #[error("`{found}` is a part of the number `{number}`; let the group take all of it, as `([\\d,]+)` does")]
+    #[error(
+        "`{found}` is a part of the number `{number}`; let the group take all of it, as `([\\d,]+)` does"
+    )]
     Part { found: String, number: String },
     #[error("`{0}` is rounded to thousands; let the program print all digits of the count")]
     Rounded(String),
-    #[error("`{0}` has a unit of measure, so it is no count of steps; a group `rate` takes steps per second, a group `period` the time of a step")]
+    #[error(
+        "`{0}` has a unit of measure, so it is no count of steps; a group `rate` takes steps per second, a group `period` the time of a step"
+    )]
     Unit(String),
 }
 
@@ -145,7 +149,12 @@ impl Pattern {
             .enumerate()
             .filter_map(|(index, name)| Some((index, name?)))
             .collect();
-        let index = |wanted: &str| named.iter().find(|(_, name)| *name == wanted).map(|(i, _)| *i);
+        let index = |wanted: &str| {
+            named
+                .iter()
+                .find(|(_, name)| *name == wanted)
+                .map(|(i, _)| *i)
+        };
         let known = ["count", "total", "rate", "period"];
         if let Some((_, group)) = named.iter().find(|(_, name)| !known.contains(name)) {
             return Err(PatternError::UnknownGroup {
@@ -167,7 +176,11 @@ impl Pattern {
             _ => return Err(PatternError::SeveralGroups(text.to_owned())),
         };
         let text = text.to_owned();
-        Ok(Self { regex, captured, text })
+        Ok(Self {
+            regex,
+            captured,
+            text,
+        })
     }
 
     /// The text that the user has written.
@@ -200,7 +213,9 @@ impl Pattern {
         match self.captured {
             Captured::Nothing => Ok(None),
             Captured::Rate(_) => Ok(rate(group.as_bytes(), after).map(Found::Rate)),
-            Captured::Period(_) => Ok(period(group.as_bytes(), after).map(|period| Found::Rate(period.recip()))),
+            Captured::Period(_) => {
+                Ok(period(group.as_bytes(), after).map(|period| Found::Rate(period.recip())))
+            }
             Captured::Count { total: at, .. } => {
                 let Some(count) = count(line.text, &group)? else {
                     return Ok(None);
@@ -215,7 +230,11 @@ impl Pattern {
                     Total::Cut => return Ok(None),
                 };
                 let label = label(&line.text[..group.start()]);
-                Ok(Some(Found::Count { count, total, label }))
+                Ok(Some(Found::Count {
+                    count,
+                    total,
+                    label,
+                }))
             }
         }
     }
@@ -244,12 +263,19 @@ impl Total {
             return Self::Absent;
         };
         let rest = rest.trim_ascii_start();
-        let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b',');
+        let end = rest
+            .iter()
+            .position(|byte| !byte.is_ascii_digit() && *byte != b',');
         let (digits, rest) = rest.split_at(end.unwrap_or(rest.len()));
-        let is_other = rest.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'.');
+        let is_other = rest
+            .first()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'.');
         match is_other {
             true => Self::Absent,
-            false => Self::parse(digits.strip_suffix(b",").unwrap_or(digits), is_complete || !rest.is_empty()),
+            false => Self::parse(
+                digits.strip_suffix(b",").unwrap_or(digits),
+                is_complete || !rest.is_empty(),
+            ),
         }
     }
 }
@@ -262,8 +288,15 @@ fn count(line: &[u8], group: &Match<'_>) -> Result<Option<u64>, NoCount> {
         return Ok(None);
     };
     let is_part_of_number = |byte: &u8| byte.is_ascii_digit() || b".,".contains(byte);
-    let head = before.iter().rev().take_while(|byte| is_part_of_number(byte)).count();
-    let tail = after.iter().take_while(|byte| is_part_of_number(byte)).count();
+    let head = before
+        .iter()
+        .rev()
+        .take_while(|byte| is_part_of_number(byte))
+        .count();
+    let tail = after
+        .iter()
+        .take_while(|byte| is_part_of_number(byte))
+        .count();
     let around = &line[group.start() - head..group.end() + tail];
     let trimmed = around.trim_ascii().strip_suffix(b".").unwrap_or(around);
     let is_longer = trimmed.len() > group.len() && number(trimmed).is_some();
@@ -276,7 +309,9 @@ fn count(line: &[u8], group: &Match<'_>) -> Result<Option<u64>, NoCount> {
             let end = group.end() + 1;
             Err(NoCount::Rounded(owned(&line[group.start() - head..end])))
         }
-        Some(unit) => Err(NoCount::Unit(owned(&line[group.start() - head..group.end() + unit.len()]))),
+        Some(unit) => Err(NoCount::Unit(owned(
+            &line[group.start() - head..group.end() + unit.len()],
+        ))),
         None if is_longer => Err(NoCount::Part {
             found: owned(group.as_bytes()),
             number: owned(trimmed),
@@ -310,7 +345,10 @@ fn rate(text: &[u8], after: &[u8]) -> Option<f64> {
 /// Time of a step in seconds, with the unit of measure in the group or after it; without one it is in seconds.
 fn period(text: &[u8], after: &[u8]) -> Option<f64> {
     let (value, unit) = split_unit(text, after)?;
-    let letters: String = unit.chars().take_while(|letter| letter.is_alphabetic()).collect();
+    let letters: String = unit
+        .chars()
+        .take_while(|letter| letter.is_alphabetic())
+        .collect();
     let seconds = match &*letters {
         "ns" => 1e-9,
         "us" | "µs" | "μs" => 1e-6,
@@ -324,7 +362,9 @@ fn period(text: &[u8], after: &[u8]) -> Option<f64> {
 /// A number, and the text after it, in the group or behind it.
 fn split_unit<'a>(text: &'a [u8], after: &'a [u8]) -> Option<(f64, &'a str)> {
     let text = text.trim_ascii();
-    let end = text.iter().position(|byte| !byte.is_ascii_digit() && !b".,".contains(byte));
+    let end = text
+        .iter()
+        .position(|byte| !byte.is_ascii_digit() && !b".,".contains(byte));
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
     // An exponent is no unit of measure.
     if let [b'e' | b'E', b'0'..=b'9' | b'+' | b'-', ..] = unit {
@@ -332,7 +372,10 @@ fn split_unit<'a>(text: &'a [u8], after: &'a [u8]) -> Option<(f64, &'a str)> {
     }
     let unit = if unit.is_empty() { after } else { unit };
     let unit = unit.trim_ascii_start();
-    let unit = unit.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    let unit = unit
+        .split(u8::is_ascii_whitespace)
+        .next()
+        .unwrap_or_default();
     Some((number(digits)?, str::from_utf8(unit).unwrap_or_default()))
 }
 

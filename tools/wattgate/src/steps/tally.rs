@@ -15,7 +15,14 @@ const MOST_SEQUENCES: usize = 8;
 
 /// Words of a sequence that is not the training's.
 const VALIDATION: [&str; 8] = [
-    "val", "valid", "validation", "validating", "eval", "evaluating", "test", "sanity",
+    "val",
+    "valid",
+    "validation",
+    "validating",
+    "eval",
+    "evaluating",
+    "test",
+    "sanity",
 ];
 
 /// The rest of an epoch counts as done if it needs at most so many times the pace before. Else the program has begun
@@ -85,10 +92,16 @@ impl Sequence {
             Some(0) if is_new && passed > TWICE => self.total.unwrap_or(0),
             Some(more) => more,
             None => {
-                let rest = self.total.map_or(0, |total| total.saturating_sub(self.last));
+                let rest = self
+                    .total
+                    .map_or(0, |total| total.saturating_sub(self.last));
                 let in_time = MOST_OF_PACE * self.pace.unwrap_or(0.0) * passed.as_secs_f64();
                 let whole = rest.saturating_add(count);
-                if whole as f64 <= in_time { whole } else { count }
+                if whole as f64 <= in_time {
+                    whole
+                } else {
+                    count
+                }
             }
         };
         if more > 0 && !passed.is_zero() {

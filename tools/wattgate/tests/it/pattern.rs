@@ -132,7 +132,11 @@ fn a_bar_counts_when_it_is_drawn_and_not_before_it_is_whole() {
     assert_eq!(taken(b"it/s\r"), [], "the rest of it");
     assert_eq!(taken(b"6"), [], "perhaps not the last digit");
     assert_eq!(taken(b"1/500\r"), [of_500(61)]);
-    assert_eq!(taken(b"62/50"), [], "perhaps not the last digit of the total");
+    assert_eq!(
+        taken(b"62/50"),
+        [],
+        "perhaps not the last digit of the total"
+    );
     assert_eq!(taken(b"0\n63/"), [of_500(62)], "no bar");
     assert_eq!(taken(b"500\n"), [of_500(63)]);
 }
@@ -221,15 +225,43 @@ fn without_a_group_each_line_is_a_step() {
 #[test]
 fn what_is_no_count_is_refused() {
     for (line, pattern, expected) in [
-        ("'epoch': 0.32", r"'epoch': ([\d.]+)", "`0.32` is a fraction"),
+        (
+            "'epoch': 0.32",
+            r"'epoch': ([\d.]+)",
+            "`0.32` is a fraction",
+        ),
         ("'epoch': 1.0", r"'epoch': ([\d.]+)", "`1.0` is a fraction"),
-        ("'epoch': 0.32", r"'epoch': (\d+)", "`0` is a part of the number `0.32`"),
-        ("step 1,234 of", r"step (\d+)", "`1` is a part of the number `1,234`"),
-        ("5.86k/8.00k [00:01", r"(\d+)k/", "`5.86k` is rounded to thousands"),
-        ("5.86k/8.00k [00:01<", "tqdm", "is a part of the number `8.00`"),
-        ("41/60 11ms/step", r"(\d+)ms/step", "`11ms` has a unit of measure"),
+        (
+            "'epoch': 0.32",
+            r"'epoch': (\d+)",
+            "`0` is a part of the number `0.32`",
+        ),
+        (
+            "step 1,234 of",
+            r"step (\d+)",
+            "`1` is a part of the number `1,234`",
+        ),
+        (
+            "5.86k/8.00k [00:01",
+            r"(\d+)k/",
+            "`5.86k` is rounded to thousands",
+        ),
+        (
+            "5.86k/8.00k [00:01<",
+            "tqdm",
+            "is a part of the number `8.00`",
+        ),
+        (
+            "41/60 11ms/step",
+            r"(\d+)ms/step",
+            "`11ms` has a unit of measure",
+        ),
         (" 33% |███|", r"(\d+)%", "`33%` has a unit of measure"),
-        ("5.1it/s", r"([\d.]+)it/s", "`5.1it/s` has a unit of measure"),
+        (
+            "5.1it/s",
+            r"([\d.]+)it/s",
+            "`5.1it/s` has a unit of measure",
+        ),
         ("ETA: 3s", r"(\d+)s", "`3s` has a unit of measure"),
     ] {
         let read = read(pattern, line.as_bytes(), usize::MAX);
@@ -253,14 +285,20 @@ fn what_is_no_count_is_refused() {
 #[test]
 fn an_epoch_whose_last_count_is_never_printed_counts_whole() {
     let log = |counts: &[u32]| {
-        let lines = counts.iter().map(|count| format!("Epoch(train) [{count:>3}/25]\n"));
+        let lines = counts
+            .iter()
+            .map(|count| format!("Epoch(train) [{count:>3}/25]\n"));
         lines.collect::<String>()
     };
     let pattern = r"\[ *(\d+)/";
     let steps = |counts: &[u32]| tally(pattern, log(counts).as_bytes()).0;
     assert_eq!(steps(&[10, 20, 10, 20, 10]), [10, 20, 35, 45, 60]);
     assert_eq!(steps(&[25, 25, 25]), [25, 50, 75], "a line an epoch");
-    assert_eq!(steps(&[20, 20]), [20, 45], "a line an epoch, before its end");
+    assert_eq!(
+        steps(&[20, 20]),
+        [20, 45],
+        "a line an epoch, before its end"
+    );
     // The program has begun anew: the rest of the epoch would have taken longer.
     let restarted = [1, 2, 3, 1, 2];
     assert_eq!(steps(&restarted), [1, 2, 3, 4, 5]);
@@ -269,7 +307,10 @@ fn an_epoch_whose_last_count_is_never_printed_counts_whole() {
 #[test]
 fn one_of_several_bars_is_counted_and_the_user_is_told() {
     let bar = |label: &str, count: u32, total: u32| {
-        format!("\r{label}{}%|##| {count}/{total} [00:01<00:02, 9it/s]", 100 * count / total)
+        format!(
+            "\r{label}{}%|##| {count}/{total} [00:01<00:02, 9it/s]",
+            100 * count / total
+        )
     };
     let epochs = |labels: [&str; 2], totals: [u32; 2]| {
         let mut output = String::new();
@@ -290,10 +331,14 @@ fn one_of_several_bars_is_counted_and_the_user_is_told() {
     assert_eq!(steps, Some(500));
     assert!(!notices.is_empty());
     let told = notices[0].to_string();
-    let expected = "counts `train` to 250 and `valid` to 50 in turn; the steps are those of `train`";
+    let expected =
+        "counts `train` to 250 and `valid` to 50 in turn; the steps are those of `train`";
     assert!(told.contains(expected), "{told}");
     // By its words, although it has more steps.
-    assert_eq!(last(&epochs(["train: ", "valid: "], [250, 1000])).0, Some(500));
+    assert_eq!(
+        last(&epochs(["train: ", "valid: "], [250, 1000])).0,
+        Some(500)
+    );
     // By the number of its steps.
     let (steps, notices) = last(&epochs(["", ""], [400, 25]));
     assert_eq!(steps, Some(800));
@@ -302,7 +347,9 @@ fn one_of_several_bars_is_counted_and_the_user_is_told() {
     let sanity = [bar("Sanity Checking: ", 2, 2), epochs(["", ""], [400, 25])].concat();
     assert_eq!(last(&sanity).0, Some(802));
     // Words that differ from line to line are no label.
-    let files: String = (0..20).map(|at| format!("{}.jpg {at}\n", "x".repeat(at + 1))).collect();
+    let files: String = (0..20)
+        .map(|at| format!("{}.jpg {at}\n", "x".repeat(at + 1)))
+        .collect();
     let (steps, notices) = tally(r"jpg (\d+)", files.as_bytes());
     assert_eq!(notices.last(), Some(&Notice::Many));
     assert!(steps.is_sorted() && steps.last() > Some(&10), "{steps:?}");
@@ -310,13 +357,20 @@ fn one_of_several_bars_is_counted_and_the_user_is_told() {
 
 #[test]
 fn a_rate_that_is_a_mean_since_the_start_is_told() {
-    let mean = |steps: u32| format!("average rate: {:.3}\n", (100.0 + 5.0 * f64::from(steps)) / (10.0 + f64::from(steps)));
+    let mean = |steps: u32| {
+        format!(
+            "average rate: {:.3}\n",
+            (100.0 + 5.0 * f64::from(steps)) / (10.0 + f64::from(steps))
+        )
+    };
     let means: String = (0..20).map(mean).collect();
     let (_, notices) = tally("ros2-hz", means.as_bytes());
     let [Notice::Mean { .. }] = notices[..] else {
         panic!("{notices:?}")
     };
-    let rates: String = (0..200).map(|at| format!("average rate: {}.{}\n", 9 + at % 2, at % 7)).collect();
+    let rates: String = (0..200)
+        .map(|at| format!("average rate: {}.{}\n", 9 + at % 2, at % 7))
+        .collect();
     assert_eq!(tally("ros2-hz", rates.as_bytes()).1, []);
 }
 
@@ -325,11 +379,17 @@ fn lines_are_read_without_escapes_and_know_whether_they_are_drawn_again() {
     let rich = "\x1b[2;36m          \x1b[0mstep \x1b[1;36m20\x1b[0m/\x1b[1;36m250\x1b[0m \x1b]8;;file://x#25\x1b\\x.py\x1b]8;;\x1b\\\n";
     let expected = labelled(20, Some(250), "step");
     for piece in 1..=rich.len() {
-        assert_eq!(found(r"step (\d+)/", rich.as_bytes(), piece), [expected.clone()]);
+        assert_eq!(
+            found(r"step (\d+)/", rich.as_bytes(), piece),
+            [expected.clone()]
+        );
     }
     let is_new = |output: &str| {
         let lines = read(r"(\d+)", output.as_bytes(), usize::MAX);
-        lines.into_iter().map(|(_, is_new)| is_new).collect::<Vec<_>>()
+        lines
+            .into_iter()
+            .map(|(_, is_new)| is_new)
+            .collect::<Vec<_>>()
     };
     assert_eq!(is_new("1\r\n2\r\n"), [true, true]);
     assert_eq!(is_new("1\n\x1b[32m2\x1b[0m\n"), [true, true]);
@@ -350,9 +410,7 @@ fn the_output_of_known_tools_is_counted() {
         println!("no {folder}: skipped");
         return;
     }
-    for (file, pattern, expected) in [
-        ("tqdm-nested-pipe", "tqdm", 250),
-    ] {
+    for (file, pattern, expected) in [("tqdm-nested-pipe", "tqdm", 250)] {
         let output = fs::read(format!("{folder}/{file}.txt")).expect("output");
         let (steps, notices) = tally(pattern, &output);
         println!("{file} {pattern}: {:?} {notices:?}", steps.last());
@@ -364,7 +422,10 @@ fn the_output_of_known_tools_is_counted() {
 fn a_pattern_without_sense_is_refused() {
     for (text, expected) in [
         (r"step (\d+", "unclosed group"),
-        (r"(?P<cuont>\d+)", "has a group `cuont`; the groups are count, total, rate and period"),
+        (
+            r"(?P<cuont>\d+)",
+            "has a group `cuont`; the groups are count, total, rate and period",
+        ),
         (r"(?P<count>\d+) (?P<rate>\d+)", "several of the groups"),
     ] {
         let error = Pattern::new(text).expect_err(text).to_string();
