@@ -78,10 +78,11 @@ impl Shared {
     }
 
     /// Looks for steps in a line. Returns whether it says something of them.
-    fn count(&self, line: Line<'_>, last_line: &mut String) -> bool {
+    fn count(&self, line: Line<'_>, last_line: &mut Option<String>) -> bool {
         let shown = &line.text[..line.text.len().min(SHOWN_BYTES)];
         let shown = String::from_utf8_lossy(shown);
-        *last_line = shown.trim().escape_debug().to_string();
+        let shown = shown.trim().escape_debug().to_string();
+        let shown = last_line.insert(shown);
         let found = match self.pattern.find(&line) {
             Ok(Some(found)) => found,
             Ok(None) => return false,
@@ -99,7 +100,7 @@ impl Shared {
         if is_first {
             let number = line.number;
             note(format_args!(
-                "steps: line {number} of the output, `{last_line}`, is {found}"
+                "steps: line {number} of the output, `{shown}`, is {found}"
             ));
         }
         if let Some(notice) = notice {
@@ -110,7 +111,7 @@ impl Shared {
 
     /// Looks for counts in bytes of output, or at the end of it in the last line.
     fn read(&self, lines: &mut Lines, bytes: Option<&[u8]>) {
-        let mut last_line = String::new();
+        let mut last_line = None;
         let mut has_found = false;
         let mut count = |line: Line<'_>| {
             let found = self.count(line, &mut last_line);
@@ -121,8 +122,8 @@ impl Shared {
             Some(bytes) => lines.split(bytes, &mut count),
             None => lines.finish(&mut count),
         }
-        if !last_line.is_empty() {
-            self.state().last_line = Some(last_line);
+        if last_line.is_some() {
+            self.state().last_line = last_line;
         }
         if has_found {
             let _ = rustix::io::write(&self.news, &1_u64.to_ne_bytes());

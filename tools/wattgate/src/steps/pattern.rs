@@ -312,6 +312,7 @@ fn count(line: &[u8], group: &Match<'_>) -> Result<Option<u64>, NoCount> {
         Some(unit) => Err(NoCount::Unit(owned(
             &line[group.start() - head..group.end() + unit.len()],
         ))),
+        None if is_longer && trimmed.contains(&b'.') => Err(NoCount::Fraction(owned(trimmed))),
         None if is_longer => Err(NoCount::Part {
             found: owned(group.as_bytes()),
             number: owned(trimmed),

@@ -81,6 +81,8 @@ struct Sequence {
     pace: Option<f64>,
     /// Steps so far.
     steps: u64,
+    /// Whether the user knows of it.
+    has_told: bool,
 }
 
 impl Sequence {
@@ -205,12 +207,23 @@ impl Tally {
             self.steps += more as f64;
             return None;
         }
-        // What the other one has counted stays; this one counts from here.
-        if self.sequences[known].rank() > self.sequences[self.counted].rank() {
-            let before = std::mem::replace(&mut self.counted, known);
-            return Some(self.several(before));
+        self.compare(known)
+    }
+
+    /// Counts another sequence if it has more steps from now on. Tells the user of each sequence once it has steps.
+    fn compare(&mut self, known: usize) -> Option<Notice> {
+        let other = match self.sequences[known].rank() > self.sequences[self.counted].rank() {
+            true => std::mem::replace(&mut self.counted, known),
+            false => known,
+        };
+        let sequence = &mut self.sequences[known];
+        let is_known = std::mem::replace(&mut sequence.has_told, sequence.steps > 0);
+        if other == known && (is_known || sequence.steps == 0) {
+            return None;
         }
-        None
+        self.sequences[other].has_told = true;
+        let [counted, other] = [self.counted, other].map(|at| self.sequences[at].name());
+        Some(Notice::Several { counted, other })
     }
 
     fn begin(
@@ -233,22 +246,14 @@ impl Tally {
             at,
             pace: None,
             steps: count,
+            has_told: false,
         });
         let new = self.sequences.len() - 1;
         if new == 0 {
             self.steps += count as f64;
             return None;
         }
-        let other = match self.sequences[new].rank() > self.sequences[self.counted].rank() {
-            true => std::mem::replace(&mut self.counted, new),
-            false => new,
-        };
-        Some(self.several(other))
-    }
-
-    fn several(&self, other: usize) -> Notice {
-        let [counted, other] = [self.counted, other].map(|at| self.sequences[at].name());
-        Notice::Several { counted, other }
+        self.compare(new)
     }
 
     fn rate(&mut self, rate: f64, at: Instant) -> Option<Notice> {

@@ -662,7 +662,7 @@ fn a_second_profiler_is_refused_and_the_first_one_goes_on() {
 fn a_pattern_that_captures_no_count_ends_the_session_at_once() {
     let living = Living::start();
     let script = STEPS.replace("echo step ", "echo step 0.");
-    let message = "the steps cannot be counted: --steps-from `step (\\d+)` has found no count; `0` is a part of the number `0.";
+    let message = "the steps cannot be counted: --steps-from `step (\\d+)` has found no count; `0.1` is a fraction";
     fails(&living, &mut living.profile(&[], &script), 5, message);
 }
 
