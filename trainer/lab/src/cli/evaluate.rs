@@ -104,9 +104,9 @@ impl Compared {
         plot: impl FnOnce(&T, &Path) -> Result<(), PlotError>,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
-        let (path, blank) = (&self.input.corpus, self.input.blank.meaning());
+        let (path, blank) = (&self.input.corpus, self.input.rows.blank.meaning());
         let corpus: Corpus = self.input.read()?;
-        let references = read_references(&self.reference, blank)?;
+        let references = read_references(&self.reference, blank, &corpus.workload)?;
         let methods: Vec<Box<dyn Method>> =
             self.methods.iter().map(MethodArgument::method).collect();
         let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
