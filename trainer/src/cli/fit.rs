@@ -11,9 +11,9 @@ use super::values::sizes;
 use super::{
     Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, show, values,
 };
-use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
 use crate::corpus::plausible::remarks;
+use crate::corpus::{Corpus, Profile};
 use crate::fit::{Contradiction, FitError, FitOptions, LeftAside, LeftIdle, Report, fit};
 use crate::learn::fleet::join;
 use crate::learn::predictions::{Errors, Target};
@@ -23,7 +23,7 @@ use crate::learn::split::Amount;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::MOST_REFERENCES;
-use wattgate_runtime::PowerMode;
+use wattgate_runtime::{Microseconds, Milliwatts, PowerMode};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -182,7 +182,8 @@ fn write_model(
         print_json(&fit.report)
     } else {
         let target = output.display();
-        print_text(&format!("{}wrote {target}\n", text(&fit.report)))
+        let text = text(&fit.report, &spans(&corpus));
+        print_text(&format!("{text}wrote {target}\n"))
     }
 }
 
@@ -242,9 +243,25 @@ fn of_size(fed: &[Corpus], size: u32) -> Option<(&Corpus, &Corpus)> {
     Some((of_size, most))
 }
 
-fn text(report: &Report) -> String {
+/// The shortest and longest time and the lowest and highest power of a corpus, with their units, so that a wrong unit is seen.
+fn spans(corpus: &Corpus) -> String {
+    let ends = |value: fn(&Profile) -> Option<f64>| {
+        let known = || corpus.modes.iter().filter_map(value);
+        known().reduce(f64::min).zip(known().reduce(f64::max))
+    };
+    let time = |ms: f64| show::time(Microseconds((1e3 * ms).round() as u32));
+    let power = |mw: f64| show::power(Milliwatts(mw.round() as u32));
+    let times =
+        ends(Profile::time).map(|(least, most)| format!("times {} to {}", time(least), time(most)));
+    let powers = ends(Profile::power)
+        .map(|(least, most)| format!("powers {} to {}", power(least), power(most)));
+    let known: Vec<String> = times.into_iter().chain(powers).collect();
+    known.join(", ")
+}
+
+fn text(report: &Report, spans: &str) -> String {
     let mut text = format!(
-        "{}: {} on {}\n{} modes used, {} held out, {} in the grid\n",
+        "{}: {} on {}\n{spans}\n{} modes used, {} held out, {} in the grid\n",
         report.kind,
         report.workload,
         report.device,

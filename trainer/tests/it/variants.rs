@@ -729,4 +729,10 @@ fn a_fit_warns_of_what_is_probably_not_meant() {
     assert_eq!(fit.code, 0, "{}", fit.stderr);
     let expected = "warning: corpus.csv: time_ms has 0.0";
     assert!(fit.stderr.starts_with(expected), "{}", fit.stderr);
+    // A wrong unit that may be right is seen in the report.
+    assert!(
+        fit.stdout.contains("\ntimes 81 µs to 289 µs, powers "),
+        "{}",
+        fit.stdout
+    );
 }
