@@ -12,7 +12,10 @@ use wattgate_runtime::grid::Axis;
 
 use crate::corpus::flat::flat;
 use crate::corpus::modes::contradiction;
-use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, CorpusError, Profile, Survey, median as of_runs};
+use crate::corpus::plausible::remarks;
+use crate::corpus::{
+    AXIS_COLUMNS, Corpus, CorpusError, Profile, Reading, Survey, median as of_runs,
+};
 use crate::learn::gp::Process;
 use crate::learn::mean::{Mean, Place, Scales};
 use crate::learn::priors::Priors;
@@ -123,6 +126,8 @@ pub struct Check {
     pub time_ms: Option<TargetReport>,
     /// The power column, in mW; `None` if it is blank.
     pub power_mw: Option<TargetReport>,
+    /// What is probably not meant so.
+    pub warnings: Vec<String>,
     /// Why the rows cannot be learned from, if so.
     pub flat: Option<String>,
     /// Number of rows skipped because of a defect.
@@ -133,12 +138,16 @@ pub struct Check {
 
 /// Reads a corpus, skips rows with defects and looks for outliers. Each feeding of a file has a summary;
 /// the defects are those of the file, and stand in the first one.
-pub fn check(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Vec<Check>, CorpusError> {
+pub fn check(
+    path: &Path,
+    reading: Reading<'_>,
+    progress: &ProgressBar,
+) -> Result<Vec<Check>, CorpusError> {
     let Survey {
         corpora,
         defects,
         defect_count,
-    } = Corpus::survey(path, blank, LISTED, progress)?;
+    } = Corpus::survey(path, reading, LISTED, progress)?;
     let file = path.display().to_string();
     let mut checks: Vec<Check> = corpora
         .iter()
@@ -194,6 +203,7 @@ fn summary(file: &str, corpus: &Corpus, progress: &ProgressBar) -> Check {
         axes: axes.collect(),
         time_ms,
         power_mw,
+        warnings: remarks(corpus).iter().map(ToString::to_string).collect(),
         flat: flat(corpus).map(|it| it.to_string()),
         defect_count: 0,
         defects: Vec::new(),

@@ -260,6 +260,7 @@ impl Bench<'_> {
                 minibatch: Some(1),
                 ..Feeding::default()
             },
+            has_cores: true,
             tpc_pg_mask: None,
             units: Units::one(None),
             idle: Vec::new(),

@@ -164,6 +164,7 @@ fn start(task: Task) -> Result<Planner, Answer> {
             minibatch: task.minibatch,
             ..Feeding::default()
         },
+        has_cores: true,
         tpc_pg_mask: task.tpc_pg_mask,
         units: Units::one(unit),
         idle: Vec::new(),
@@ -177,7 +178,7 @@ fn start(task: Task) -> Result<Planner, Answer> {
             "minibatch is 0; expected a number above zero",
         ));
     }
-    let references = read_references(task.reference.files(), Blank::Unprofiled);
+    let references = read_references(task.reference.files(), Blank::Unprofiled, &board.workload);
     let references = references.map_err(|why| Answer::error("reference", why))?;
     let task = ask_tell::Task {
         modes: task.modes,

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use wattgate_runtime::PowerMode;
 
-use super::inputs::BlankArgument;
+use super::inputs::RowsArguments;
 use super::{Failure, print_json, print_text, reading_bar, show};
 use crate::check::{Check, LISTED, TargetReport, check};
 
@@ -22,14 +22,18 @@ device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order, and
 power is unknown, and further columns are ignored. A row with neither is a defect, as it may have
 been forgotten, unless its column `mark` says why, as in the corpora of `wattgate profile`.
 
+A warning names what is probably not meant: times that look like seconds or microseconds, and clocks or powers that the
+board does not have.
+
 With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"workers\",
 \"storage\", \"epoch\", \"rows\",
 \"modes\", \"unprofiled_modes\", \"idle_modes\", \"idle_above_load\", \"modes_in_grid\", \"axes\": [{\"name\", \"values\"}],
 \"time_ms\", \"power_mw\": null or {\"modes\", \"least\", \"most\", \"repeated_modes\", \"repeat_noise_pct\",
 \"contradictions\", \"repeat_outliers\", \"mode_outliers\", \"outliers\": [{\"mode\", \"of\", \"value\", \"expected\"}]},
-\"flat\": null or why the rows do not follow the clocks, \"defect_count\", \"defects\"}]}
+\"warnings\", \"flat\": null or why the rows do not follow the clocks, \"defect_count\", \"defects\"}]}
 
-The exit code is 3 if a file has defects, or rows that do not follow the clocks. Outliers are not defects.";
+The exit code is 3 if a file has defects, or rows that do not follow the clocks. Outliers and warnings are not
+defects.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
@@ -38,7 +42,7 @@ pub struct Arguments {
     #[arg(required = true, value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
     #[command(flatten)]
-    blank: BlankArgument,
+    rows: RowsArguments,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -54,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut failure = None;
     for path in &arguments.corpora {
         let progress = reading_bar();
-        let checked = check(path, arguments.blank.meaning(), &progress);
+        let checked = check(path, arguments.rows.reading(), &progress);
         progress.finish_and_clear();
         match checked {
             Ok(checks) => files.extend(checks),
@@ -132,6 +136,9 @@ fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
     }
     write_target(out, "time_ms", check.time_ms.as_ref())?;
     write_target(out, "power_mw", check.power_mw.as_ref())?;
+    for warning in &check.warnings {
+        writeln!(out, "  warning: {warning}")?;
+    }
     if let Some(flat) = &check.flat {
         writeln!(out, "  {flat}")?;
     }

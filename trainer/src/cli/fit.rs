@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::inputs::{
-    BlankArgument, BoardArgument, read_corpus, read_fed, read_references, refuse_input, set_grid,
+    BoardArgument, RowsArguments, read_corpus, read_fed, read_references, refuse_input, set_grid,
 };
 use super::values::sizes;
 use super::{
     Failure, SamplingArgument, ShapeArgument, print_json, print_text, progress_bar, show, values,
 };
-use crate::corpus::Corpus;
 use crate::corpus::fed::Feeding;
+use crate::corpus::plausible::remarks;
+use crate::corpus::{Corpus, Profile};
 use crate::fit::{Contradiction, FitError, FitOptions, LeftAside, LeftIdle, Report, fit};
 use crate::learn::fleet::join;
 use crate::learn::predictions::{Errors, Target};
@@ -22,7 +23,7 @@ use crate::learn::split::Amount;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::MOST_REFERENCES;
-use wattgate_runtime::PowerMode;
+use wattgate_runtime::{Microseconds, Milliwatts, PowerMode};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -43,6 +44,10 @@ The modes that are not trained on are held out, and errors are reported on them.
 2000 are trained on. The training does not use a reading that contradicts all others, nor those of
 a mode whose runs disagree; the report names them, and readings in doubt. A corpus without power gives a model of time
 alone. The same seed gives the same file on the same machine.
+
+A file of several workloads needs --workload. As a reference it stands for each of its workloads but the one that is
+learned. Of a board in the tables, clocks may be rounded to MHz. A warning names what is probably not meant: times that look
+like seconds or microseconds, and clocks or powers that the board does not have.
 
 A corpus of several minibatch sizes gives one model for each profiled size: the size that was profiled in the
 most modes is the reference of the others, so that a few modes of them are enough. A size that was not profiled
@@ -74,7 +79,7 @@ pub struct TrainingArguments {
     #[arg(value_name = "CORPUS", required = true)]
     pub corpora: Vec<PathBuf>,
     #[command(flatten)]
-    pub blank: BlankArgument,
+    pub rows: RowsArguments,
     #[command(flatten)]
     pub board: BoardArgument,
     /// A reference: a model file or a corpus; repeat it for several
@@ -113,8 +118,17 @@ impl TrainingArguments {
 
     /// The corpus of all units.
     fn read(&self) -> Result<Corpus, Failure> {
-        let read = |path: &PathBuf| read_corpus(path, self.blank.meaning());
-        self.join(self.corpora.iter().map(read).collect::<Result<_, _>>()?)
+        let read = |path: &PathBuf| {
+            let corpus = read_corpus(path, self.rows.reading())?;
+            warn(path, &corpus);
+            Ok(corpus)
+        };
+        self.join(
+            self.corpora
+                .iter()
+                .map(read)
+                .collect::<Result<_, Failure>>()?,
+        )
     }
 
     /// Joins the corpora of the files.
@@ -125,6 +139,13 @@ impl TrainingArguments {
     fn names(&self) -> Vec<String> {
         let names = self.corpora.iter().map(|path| path.display().to_string());
         names.collect()
+    }
+}
+
+/// Says what of a corpus is probably not meant so.
+fn warn(path: &Path, corpus: &Corpus) {
+    for remark in remarks(corpus) {
+        eprintln!("warning: {}: {remark}", path.display());
     }
 }
 
@@ -161,33 +182,35 @@ fn write_model(
         print_json(&fit.report)
     } else {
         let target = output.display();
-        print_text(&format!("{}wrote {target}\n", text(&fit.report)))
+        let text = text(&fit.report, &spans(&corpus));
+        print_text(&format!("{text}wrote {target}\n"))
     }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let training = &arguments.training;
     training.refuse_inputs()?;
-    let blank = training.blank.meaning();
+    let blank = training.rows.blank.meaning();
     let Some(size) = arguments.minibatch else {
         let corpus = training.read()?;
-        let references = read_references(&training.reference, blank)?;
+        let references = read_references(&training.reference, blank, &corpus.workload)?;
         return write_model(training, corpus, &references);
     };
     let path = &training.corpora[0];
     let (mut of_asked, mut of_most) = (Vec::new(), Vec::new());
     for path in &training.corpora {
-        let fed = read_fed(path, blank)?;
+        let fed = read_fed(path, training.rows.reading())?;
         let (corpus, most) = of_size(&fed, size).ok_or_else(|| Failure::NoSize {
             place: path.display().to_string(),
             asked: size,
             sizes: sizes(fed.iter().map(|corpus| corpus.feeding.minibatch)),
         })?;
+        warn(path, corpus);
         of_asked.push(corpus.clone());
         of_most.push(most.clone());
     }
     let (corpus, most) = (training.join(of_asked)?, training.join(of_most)?);
-    let mut references = read_references(&training.reference, blank)?;
+    let mut references = read_references(&training.reference, blank, &corpus.workload)?;
     if most.feeding.minibatch != corpus.feeding.minibatch {
         let name = format!(
             "{}, minibatch {}",
@@ -220,9 +243,25 @@ fn of_size(fed: &[Corpus], size: u32) -> Option<(&Corpus, &Corpus)> {
     Some((of_size, most))
 }
 
-fn text(report: &Report) -> String {
+/// The shortest and longest time and the lowest and highest power of a corpus, with their units, so that a wrong unit is seen.
+fn spans(corpus: &Corpus) -> String {
+    let ends = |value: fn(&Profile) -> Option<f64>| {
+        let known = || corpus.modes.iter().filter_map(value);
+        known().reduce(f64::min).zip(known().reduce(f64::max))
+    };
+    let time = |ms: f64| show::time(Microseconds((1e3 * ms).round() as u32));
+    let power = |mw: f64| show::power(Milliwatts(mw.round() as u32));
+    let times =
+        ends(Profile::time).map(|(least, most)| format!("times {} to {}", time(least), time(most)));
+    let powers = ends(Profile::power)
+        .map(|(least, most)| format!("powers {} to {}", power(least), power(most)));
+    let known: Vec<String> = times.into_iter().chain(powers).collect();
+    known.join(", ")
+}
+
+fn text(report: &Report, spans: &str) -> String {
     let mut text = format!(
-        "{}: {} on {}\n{} modes used, {} held out, {} in the grid\n",
+        "{}: {} on {}\n{spans}\n{} modes used, {} held out, {} in the grid\n",
         report.kind,
         report.workload,
         report.device,

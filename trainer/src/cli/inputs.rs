@@ -9,6 +9,7 @@
 //!
 //! A row of a corpus with neither time nor power is an error unless `--skip-blank` is given.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 use wattgate_board::DiscoverError;
 use wattgate_board_tables::{Board, BoardError, names};
-use wattgate_cli::planning::MOST_REFERENCES;
+use wattgate_cli::planning::{MOST_REFERENCES, NOT_SHOWN};
 use wattgate_probe::format::{OpenError, Probe, ProbeError};
 use wattgate_probe::recorded::Recorded;
 use wattgate_probe::summary::Summary;
@@ -26,9 +27,14 @@ use wattgate_runtime::format::{MAGIC, Provenance};
 use wattgate_runtime::grid::{Axis, Grid, GridError};
 use wattgate_runtime::{Model, PowerMode};
 
-use super::{Failure, reading_bar, show};
+use super::{Failure, reading_bar, show, values};
+use crate::corpus::clocks::{NOMINAL_KHZ, board_with, clock_in};
 use crate::corpus::modes::all_modes;
-use crate::corpus::{AXIS_COLUMNS, Blank, Corpus, is_name};
+use crate::corpus::similar::nearest;
+use crate::corpus::{
+    AXIS_COLUMNS, Blank, Corpus, CorpusError, NAMED_WORKLOADS, Problem, Reading, is_name,
+};
+use crate::learn::fleet::joined_grid;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 
@@ -62,12 +68,31 @@ pub struct CorpusArgument {
     #[arg(value_name = "CORPUS")]
     pub corpus: PathBuf,
     #[command(flatten)]
-    pub blank: BlankArgument,
+    pub rows: RowsArguments,
 }
 
 impl CorpusArgument {
     pub fn read(&self) -> Result<Corpus, Failure> {
-        read_corpus(&self.corpus, self.blank.meaning())
+        read_corpus(&self.corpus, self.rows.reading())
+    }
+}
+
+/// Which rows of a corpus are read, as arguments.
+#[derive(Debug, Args)]
+pub struct RowsArguments {
+    #[command(flatten)]
+    pub blank: BlankArgument,
+    /// The workload whose rows are read, of a file of several
+    #[arg(long, value_name = "NAME", value_parser = values::name)]
+    workload: Option<String>,
+}
+
+impl RowsArguments {
+    pub fn reading(&self) -> Reading<'_> {
+        Reading {
+            blank: self.blank.meaning(),
+            workload: self.workload.as_deref(),
+        }
     }
 }
 
@@ -88,35 +113,45 @@ impl BlankArgument {
     }
 }
 
-pub fn read_corpus(path: &Path, blank: Blank) -> Result<Corpus, Failure> {
+pub fn read_corpus<'a>(path: &Path, reading: impl Into<Reading<'a>>) -> Result<Corpus, Failure> {
     let progress = reading_bar();
-    let corpus = Corpus::read_with(path, blank, &progress);
+    let corpus = Corpus::read_with(path, reading, &progress);
     progress.finish_and_clear();
     Ok(corpus?)
 }
 
 /// Reads the corpora of all feedings of a file.
-pub fn read_fed(path: &Path, blank: Blank) -> Result<Vec<Corpus>, Failure> {
+pub fn read_fed<'a>(path: &Path, reading: impl Into<Reading<'a>>) -> Result<Vec<Corpus>, Failure> {
     let progress = reading_bar();
-    let fed = Corpus::read_fed(path, blank, &progress);
+    let fed = Corpus::read_fed(path, reading, &progress);
     progress.finish_and_clear();
     Ok(fed?)
 }
 
-/// Reads references: model files and corpora.
+/// Reads references: model files and corpora. A file of several workloads is a reference for each of them but that of the
+/// corpus itself.
 pub fn read_references<P: AsRef<Path> + Sync>(
     paths: &[P],
     blank: Blank,
+    own_workload: &str,
 ) -> Result<Vec<Reference>, Failure> {
-    if paths.len() > MOST_REFERENCES {
-        let found = paths.len();
-        return Err(Failure::ManyReferences { found });
-    }
-    let read = |path: &P| read_reference(path.as_ref(), blank);
-    paths.par_iter().map(read).collect()
+    let limited = |found: usize| match found > MOST_REFERENCES {
+        true => Err(Failure::ManyReferences { found }),
+        false => Ok(()),
+    };
+    limited(paths.len())?;
+    let read = |path: &P| read_reference(path.as_ref(), blank, own_workload);
+    let of_files: Result<Vec<Vec<Reference>>, Failure> = paths.par_iter().map(read).collect();
+    let references = of_files?.concat();
+    limited(references.len())?;
+    Ok(references)
 }
 
-fn read_reference(path: &Path, blank: Blank) -> Result<Reference, Failure> {
+fn read_reference(
+    path: &Path,
+    blank: Blank,
+    own_workload: &str,
+) -> Result<Vec<Reference>, Failure> {
     let name = path.display().to_string();
     let refused = |why| Failure::Reference {
         path: path.to_owned(),
@@ -125,10 +160,36 @@ fn read_reference(path: &Path, blank: Blank) -> Result<Reference, Failure> {
     if is_model(path) {
         let bytes = read_model(path)?;
         let (model, _) = parse_model(path, &bytes)?;
-        return Reference::of_model(name, &model, Priors::shipped()).map_err(refused);
+        let reference = Reference::of_model(name, &model, Priors::shipped()).map_err(refused)?;
+        return Ok(vec![reference]);
     }
-    let corpus = read_corpus(path, blank)?;
-    Reference::of_corpus(name, corpus, Priors::shipped()).map_err(refused)
+    let of_corpus = |name: String, corpus: Corpus| {
+        Reference::of_corpus(name, corpus, Priors::shipped()).map_err(refused)
+    };
+    let mut corpora = read_workloads(path, blank)?;
+    if let [_] = corpora[..] {
+        return Ok(vec![of_corpus(name, corpora.remove(0))?]);
+    }
+    let others = corpora.into_iter().filter(|it| it.workload != own_workload);
+    let read = |corpus: Corpus| of_corpus(format!("{name} ({})", corpus.workload), corpus);
+    others.map(read).collect()
+}
+
+/// Reads the corpora of all workloads of a file.
+fn read_workloads(path: &Path, blank: Blank) -> Result<Vec<Corpus>, Failure> {
+    let corpus = read_corpus(path, blank);
+    let Err(Failure::Corpus(CorpusError::Defect { defect, .. })) = &corpus else {
+        return Ok(vec![corpus?]);
+    };
+    let workloads = match &defect.problem {
+        Problem::SeveralWorkloads { names, .. } if names.len() <= NAMED_WORKLOADS => names,
+        _ => return Ok(vec![corpus?]),
+    };
+    let of_each = workloads.iter().map(|workload| {
+        let workload = Some(workload.as_str());
+        read_corpus(path, Reading { blank, workload })
+    });
+    of_each.collect()
 }
 
 fn is_model(path: &Path) -> bool {
@@ -187,7 +248,10 @@ pub struct NamedBoard {
 #[derive(Debug, Error)]
 pub enum NoBoard {
     /// Neither a name nor a file.
-    #[error("--board: `{text}` is neither a file nor a known board; known boards: {}", names().join(", "))]
+    #[error(
+        "--board: `{text}` is neither a file nor a known board{}; known boards: {}",
+        the_nearest(text), names().join(", ")
+    )]
     Unknown { text: String },
     /// A known board whose clocks nobody has published.
     #[error(
@@ -213,6 +277,11 @@ pub enum NoBoard {
         option: &'static str,
         why: GridError,
     },
+}
+
+/// Suggests the known board that a name is most like.
+fn the_nearest(text: &str) -> String {
+    nearest(text, names()).map_or(String::new(), |name| format!("; the nearest is {name}"))
 }
 
 impl NoBoard {
@@ -267,12 +336,18 @@ fn named(text: &str) -> Result<NamedBoard, Failure> {
         }
         Err(_) if starts_with(path, PROBE) => Ok(of_probe(path)?),
         Err(_) => {
-            let corpus = read_corpus(path, Blank::Unprofiled)?;
+            let corpora = read_workloads(path, Blank::Unprofiled)?;
+            let grid = joined_grid(&corpora).map_err(|why| NoBoard::Grid {
+                option: "--board",
+                why,
+            })?;
+            // Not each mode of the grid need be one of the board.
+            let modes = corpora.iter().flat_map(|corpus| &corpus.modes);
+            let modes: BTreeSet<[u32; 4]> = modes.map(|mode| mode.knobs).collect();
             Ok(NamedBoard {
-                device: Some(corpus.device),
-                // Not each mode of the grid need be one of the board.
-                modes: corpus.modes.iter().map(|mode| mode.knobs).collect(),
-                grid: corpus.grid,
+                device: corpora.into_iter().next().map(|corpus| corpus.device),
+                modes: modes.into_iter().collect(),
+                grid,
             })
         }
     }
@@ -351,17 +426,32 @@ fn of_grid(
 }
 
 /// Gives a corpus the grid of a board, so that a model of it has also the clocks that were not
-/// profiled. Fails if a mode of the corpus is not one of the grid.
+/// profiled. A clock that was rounded becomes the one of the board. Fails if a mode of the corpus is not one of the grid.
 pub fn set_grid(corpus: &mut Corpus, path: &Path, grid: &Grid) -> Result<(), Failure> {
-    for mode in &corpus.modes {
+    if !corpus.has_cores {
+        let path = path.to_owned();
+        return Err(Failure::NoCores { path });
+    }
+    let of_board = corpus.moved(|axis, value| match axis {
+        Axis::Cores => None,
+        _ => clock_in(grid.axis(axis), value, NOMINAL_KHZ),
+    });
+    for mode in &of_board.modes {
         if let Some(why) = off_grid(grid, mode.knobs) {
+            let axes = Axis::ALL.map(|axis| corpus.grid.axis(axis));
+            let is_shown = !mode.knobs[1..].contains(&NOT_SHOWN);
+            let other = board_with(axes, &corpus.device).filter(|_| is_shown);
+            let other = other.map_or(String::new(), |name| {
+                format!("; {name} has all values of this file")
+            });
             return Err(Failure::NotOfBoard {
                 path: path.to_owned(),
                 mode: show::mode(PowerMode::from_knobs(mode.knobs)),
-                why,
+                why: why + &other,
             });
         }
     }
+    *corpus = of_board;
     corpus.grid = grid.clone();
     Ok(())
 }
@@ -371,6 +461,9 @@ pub fn off_grid(grid: &Grid, knobs: [u32; 4]) -> Option<String> {
     for ((axis, value), name) in Axis::ALL.into_iter().zip(knobs).zip(AXIS_COLUMNS) {
         let values = grid.axis(axis);
         if !values.contains(&value) {
+            if value == NOT_SHOWN && axis != Axis::Cores {
+                return Some(format!("{name} is blank; write the clock that was set"));
+            }
             let nearest = values.iter().min_by_key(|known| known.abs_diff(value));
             let nearest = nearest.map_or(String::new(), u32::to_string);
             return Some(format!("{name} has no {value}; the nearest is {nearest}"));

@@ -140,6 +140,12 @@ pub enum Failure {
         mode: String,
         why: String,
     },
+    /// A corpus that does not say how many cores its modes have.
+    #[error(
+        "{}: cores is blank, so nobody knows which modes of the board these are; write the number of cores that were online",
+        path.display()
+    )]
+    NoCores { path: PathBuf },
     #[error("{}: {mode} is not a mode of the model: {why}", path.display())]
     NotOfModel {
         path: PathBuf,
@@ -212,6 +218,7 @@ impl Failed for Failure {
             | Self::OwnReference(_)
             | Self::Plan { .. }
             | Self::NotOfBoard { .. }
+            | Self::NoCores { .. }
             | Self::Todo { .. }
             | Self::Model { .. }
             | Self::Guard(_)

@@ -20,7 +20,7 @@ use super::{Failure, ask_tell, print_json, print_text, show, values};
 use crate::corpus::fed::Feeding;
 use crate::corpus::modes::profiled;
 use crate::corpus::order::{Visit, descending};
-use crate::corpus::{Corpus, Profile};
+use crate::corpus::{Corpus, Profile, Reading};
 use crate::fit::contradictions;
 use crate::learn::blend::Blend;
 use crate::learn::expected::expected_errors;
@@ -103,8 +103,9 @@ pub struct Arguments {
     /// A corpus to write, with rows to fill in: a new file, or CORPUS
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The workload's name in new rows [default: that of CORPUS, else unnamed]
-    #[arg(long, value_name = "NAME", value_parser = values::name, requires = "output", conflicts_with = "corpus")]
+    /// The workload: in CORPUS the one whose rows are read, of several; without CORPUS its name in new rows [default:
+    /// unnamed]
+    #[arg(long, value_name = "NAME", value_parser = values::name)]
     workload: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -152,7 +153,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         modes: mut offered,
     } = board;
     let corpus = arguments.corpus.as_deref();
-    let corpus = corpus.map(|path| measurements(path, arguments.blank, &grid, &offered));
+    let reading = Reading {
+        blank: arguments.blank.meaning(),
+        workload: arguments.workload.as_deref(),
+    };
+    let corpus = corpus.map(|path| measurements(path, reading, &grid, &offered));
     let corpus = corpus.transpose()?;
     let mut random = ChaCha8Rng::seed_from_u64(arguments.seed);
     offered.shuffle(&mut random);
@@ -236,11 +241,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The measurements so far, on the grid of the board. Fails if one of their modes is not offered.
 fn measurements(
     path: &Path,
-    blank: BlankArgument,
+    reading: Reading<'_>,
     grid: &Grid,
     offered: &[[u32; 4]],
 ) -> Result<Corpus, Failure> {
-    let mut corpus = read_corpus(path, blank.meaning())?;
+    let mut corpus = read_corpus(path, reading)?;
     set_grid(&mut corpus, path, grid)?;
     match corpus
         .modes

@@ -1,7 +1,8 @@
 //! `plan --output`: a corpus with rows to fill in.
 
-use csv::{Reader, StringRecord, Writer};
+use csv::{StringRecord, WriterBuilder};
 
+use crate::corpus::dialect::Dialect;
 use crate::corpus::fed::Feeding;
 use crate::corpus::{AXIS_COLUMNS, COLUMNS};
 
@@ -20,12 +21,18 @@ pub struct Names<'a> {
 /// The text of a corpus with further rows that have a mode, but no time and power. The text before
 /// stays as it is; if it is empty, a header is written first.
 pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Result<String> {
-    let header = header(before)?;
+    // A text without a dialect was refused when it was read as a corpus.
+    let dialect = Dialect::sniff(before.as_bytes()).ok();
+    let header = header(before, dialect)?;
     let mut start = before.to_owned();
     if !(modes.is_empty() || start.is_empty() || start.ends_with('\n')) {
         start.push('\n');
     }
-    let mut writer = Writer::from_writer(start.into_bytes());
+    let mut writer = WriterBuilder::new();
+    if let Some(dialect) = dialect {
+        writer.delimiter(dialect.delimiter);
+    }
+    let mut writer = writer.from_writer(start.into_bytes());
     if before.is_empty() {
         writer.write_record(&header)?;
     }
@@ -50,12 +57,15 @@ pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Re
     Ok(String::from_utf8(text).expect("fields and the text before are UTF-8"))
 }
 
-fn header(before: &str) -> csv::Result<StringRecord> {
-    if before.is_empty() {
-        return Ok(StringRecord::from(COLUMNS.to_vec()));
+fn header(before: &str, dialect: Option<Dialect>) -> csv::Result<StringRecord> {
+    let mut header = StringRecord::new();
+    match dialect {
+        Some(dialect) if !before.is_empty() => {
+            dialect.reader(before.as_bytes()).read_record(&mut header)?;
+        }
+        _ => header = StringRecord::from(COLUMNS.to_vec()),
     }
-    let mut reader = Reader::from_reader(before.as_bytes());
-    reader.headers().cloned()
+    Ok(header)
 }
 
 #[cfg(test)]
@@ -88,5 +98,12 @@ mod tests {
         let text = with_rows(before, &NAMES, &[[5, 6, 7, 8]]).expect("a text");
         let row = ",8,4,simulated,,16,7,6,5,\"a, b\",board,";
         assert_eq!(text, format!("{before}\n{row}\n"));
+    }
+
+    #[test]
+    fn rows_have_the_delimiter_of_the_file() {
+        let before = "# by hand\ndevice;workload;cores;cpu_khz;gpu_khz;emc_khz;time_ms;power_mw\n";
+        let text = with_rows(before, &NAMES, &[[1, 2, 3, 4]]).expect("a text");
+        assert_eq!(text, format!("{before}board;a, b;1;2;3;4;;\n"));
     }
 }

@@ -1,14 +1,14 @@
 //! Fields of corpus files: what each may hold, and how a defect is reported.
 
 use std::io;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::Path;
 
 use csv::ErrorKind;
 use wattgate_cli::planning::NOT_SHOWN;
 use wattgate_runtime::format::Kind;
 
-use super::{CorpusError, Problem};
+use super::{CorpusError, MAX_TIME_MS, POWERS_MW, Problem};
 
 /// With `flexible` set, the reader returns no error but those of the operating system.
 pub fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
@@ -22,11 +22,74 @@ pub fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
     }
 }
 
-/// What a time may be.
-pub const TIME_EXPECTED: &str =
-    "a time in ms above zero and below 4294967 (71 minutes), or a blank";
-/// What a power may be.
-pub const POWER_EXPECTED: &str = "a power in mW (not W), from 100 to below 4294967000, or a blank";
+/// The numbers of a column: what they may be, and what others probably are.
+#[derive(Debug)]
+pub struct Measure {
+    expected: &'static str,
+    range: Range<f64>,
+    /// Numbers out of the range that have probably another unit, and what to do about them.
+    other_units: &'static [(Range<f64>, &'static str)],
+    /// What to do about a number with the text of a unit.
+    alone: &'static str,
+}
+
+/// The time of a step.
+pub const TIME: Measure = Measure {
+    expected: "a time in ms above zero and below 4294967 (71 minutes), or a blank",
+    range: 0.0..MAX_TIME_MS,
+    other_units: &[(
+        MAX_TIME_MS..f64::INFINITY,
+        "if the column is in µs, divide it by 1000; if it is in ns, by 1000000",
+    )],
+    alone: "write the number alone, in ms",
+};
+
+/// The power of the board.
+pub const POWER: Measure = Measure {
+    expected: "a power in mW from 100 to below 1000000 (1 kW), or a blank",
+    range: POWERS_MW,
+    other_units: &[
+        (
+            f64::MIN_POSITIVE..POWERS_MW.start,
+            "if the column is in W, multiply it by 1000",
+        ),
+        (
+            POWERS_MW.end..f64::INFINITY,
+            "if the column is in µW, divide it by 1000",
+        ),
+    ],
+    alone: "write the number alone, in mW",
+};
+
+/// A clock: the range has those of all boards, of which none is in it when it stands in MHz or Hz.
+const CLOCK: Measure = Measure {
+    expected: "a frequency in kHz from 10000 to 10000000",
+    range: 10_000.0..10_000_001.0,
+    other_units: &[
+        (
+            f64::MIN_POSITIVE..10.0,
+            "if the column is in GHz, multiply it by 1000000",
+        ),
+        (
+            10.0..10_000.0,
+            "if the column is in MHz, multiply it by 1000",
+        ),
+        (
+            10_000_001.0..f64::INFINITY,
+            "if the column is in Hz, divide it by 1000",
+        ),
+    ],
+    alone: "write the number alone, in kHz",
+};
+
+/// What others write for an unknown value besides a blank. `NaN` is none of them: it may be the result of a failed calculation.
+const UNKNOWN: [&str; 5] = ["NA", "N/A", "null", "None", "-"];
+
+/// Whether a field is blank, or says that its value is unknown.
+pub fn is_unknown(field: &[u8]) -> bool {
+    let mut words = UNKNOWN.into_iter();
+    field.is_empty() || words.any(|word| field.eq_ignore_ascii_case(word.as_bytes()))
+}
 
 /// A field with the name of its column.
 pub type Named<'a> = (&'static str, &'a [u8]);
@@ -42,7 +105,56 @@ pub fn text((column, field): Named<'_>) -> Result<&str, FieldError> {
 pub fn bad(column: &'static str, expected: &'static str, found: &str) -> FieldError {
     // A field may be as long as the file; the message shows its start.
     let found = found.chars().take(40).collect();
-    (Some(column), Problem::BadField { expected, found })
+    let advice = None;
+    let problem = Problem::BadField {
+        expected,
+        found,
+        advice,
+    };
+    (Some(column), problem)
+}
+
+/// Refuses a number, and says what to do about it.
+fn bad_number(column: &'static str, measure: &Measure, found: &str) -> FieldError {
+    let (_, mut problem) = bad(column, measure.expected, found);
+    if let Problem::BadField { advice, .. } = &mut problem {
+        *advice = measure.advice(found);
+    }
+    (Some(column), problem)
+}
+
+impl Measure {
+    /// What to do about a refused number.
+    fn advice(&self, text: &str) -> Option<&'static str> {
+        if let Ok(number) = text.parse::<f64>() {
+            let mut others = self.other_units.iter();
+            return match number.is_nan() {
+                true => Some("leave an unknown value blank"),
+                false => others
+                    .find(|(range, _)| range.contains(&number))
+                    .map(|(_, advice)| *advice),
+            };
+        }
+        let number = text.trim_end_matches(char::is_alphabetic).trim_end();
+        match number.parse::<f64>() {
+            Ok(_) if number.len() < text.len() => Some(self.alone),
+            _ if is_grouped(text) => {
+                Some("write a decimal point as `.`, and no thousands separators")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a text is a number with separators between groups of three digits.
+fn is_grouped(text: &str) -> bool {
+    let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | '.' | '_' | '\'' | '’');
+    let mut groups = text.split(is_separator);
+    let is_digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit());
+    let has_first = groups
+        .next()
+        .is_some_and(|first| (1..=3).contains(&first.len()) && is_digits(first));
+    has_first && text.contains(is_separator) && groups.all(|it| it.len() == 3 && is_digits(it))
 }
 
 /// Whether a text can name a board or a workload: it has 1 to 64 characters.
@@ -63,53 +175,48 @@ pub fn name(field: Named<'_>) -> Result<String, FieldError> {
 /// A positive whole number; also accepts the form `4.0`, which spreadsheets write.
 pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError> {
     let text = text(field)?;
-    let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
-    let value: Option<u32> = digits.parse().ok().filter(|&value| value > 0);
-    value.ok_or_else(|| bad(field.0, expected, text))
+    parse_whole(text).ok_or_else(|| bad(field.0, expected, text))
 }
 
-/// The clocks that a corpus may hold, in kHz: those of all boards, of which none is in the range when it stands in MHz or Hz.
-const CLOCKS_KHZ: RangeInclusive<u32> = 10_000..=10_000_000;
+fn parse_whole(text: &str) -> Option<u32> {
+    let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
+    digits.parse().ok().filter(|&value| value > 0)
+}
+
+/// The number of cores; [`NOT_SHOWN`] for a blank, and whether it is one.
+pub fn cores(field: Named<'_>) -> Result<(u32, bool), FieldError> {
+    match is_unknown(field.1) {
+        true => Ok((NOT_SHOWN, true)),
+        false => Ok((whole(field, "a number of cores above zero")?, false)),
+    }
+}
 
 /// Parses a clock in kHz. A clock in another unit of measure is named as such; a blank is a clock that the board does not show.
 pub fn clock(field: Named<'_>) -> Result<u32, FieldError> {
-    const EXPECTED: &str = "a frequency in kHz from 10000 to 10000000";
-    const IN_MHZ: &str =
-        "a frequency in kHz from 10000 to 10000000; if the column is in MHz, multiply it by 1000";
-    const IN_HZ: &str =
-        "a frequency in kHz from 10000 to 10000000; if the column is in Hz, divide it by 1000";
     let text = text(field)?;
-    let number: f64 = text.parse().unwrap_or(f64::NAN);
-    if text.is_empty() || number == f64::from(NOT_SHOWN) {
+    let is_not_shown = || text.parse() == Ok(f64::from(NOT_SHOWN));
+    if is_unknown(field.1) || is_not_shown() {
         return Ok(NOT_SHOWN);
     }
-    let expected = match number {
-        _ if number >= 1.0 && number < f64::from(*CLOCKS_KHZ.start()) => IN_MHZ,
-        _ if number > f64::from(*CLOCKS_KHZ.end()) => IN_HZ,
-        _ => return whole(field, EXPECTED),
-    };
-    Err(bad(field.0, expected, text))
+    let khz = parse_whole(text).filter(|&khz| CLOCK.range.contains(&f64::from(khz)));
+    khz.ok_or_else(|| bad_number(field.0, &CLOCK, text))
 }
 
-/// A number above zero within a range, or `None` for a blank.
-pub fn quantity(
-    field: Named<'_>,
-    range: Range<f64>,
-    expected: &'static str,
-) -> Result<Option<f32>, FieldError> {
+/// A number above zero as a column expects it, or `None` for a blank.
+pub fn quantity(field: Named<'_>, measure: &Measure) -> Result<Option<f32>, FieldError> {
     let text = text(field)?;
-    if text.is_empty() {
+    if is_unknown(field.1) {
         return Ok(None);
     }
     const COMMA: &str = "a number with a decimal point, not a comma";
     let has_comma = text.contains(',') && text.replacen(',', ".", 1).parse::<f64>().is_ok();
-    if has_comma {
+    if has_comma && !is_grouped(text) {
         return Err(bad(field.0, COMMA, text));
     }
-    let value: Option<f64> = text.parse().ok().filter(|v| range.contains(v));
+    let value: Option<f64> = text.parse().ok().filter(|v| measure.range.contains(v));
     match value {
         Some(value) if value as f32 > 0.0 => Ok(Some(value as f32)),
-        _ => Err(bad(field.0, expected, text)),
+        _ => Err(bad_number(field.0, measure, text)),
     }
 }
 
@@ -138,15 +245,47 @@ mod tests {
             clocks.concat()
         }) {
             count += 1;
-            assert!(CLOCKS_KHZ.contains(&clock), "{clock} kHz");
-            assert!(!CLOCKS_KHZ.contains(&(clock / 1_000)), "{clock} kHz in MHz");
-            assert!(
-                clock
-                    .checked_mul(1_000)
-                    .is_none_or(|hertz| !CLOCKS_KHZ.contains(&hertz)),
-                "{clock} kHz in Hz"
-            );
+            let khz = f64::from(clock);
+            assert!(CLOCK.range.contains(&khz), "{clock} kHz");
+            assert_eq!(CLOCK.advice(&clock.to_string()), None);
+            for (number, unit) in [(khz / 1e6, "GHz"), (khz / 1e3, "MHz"), (khz * 1e3, "Hz")] {
+                assert!(!CLOCK.range.contains(&number), "{clock} kHz in {unit}");
+                let advice = CLOCK.advice(&number.to_string()).expect("another unit");
+                assert!(
+                    advice.contains(&format!(" in {unit},")),
+                    "{number} {unit}: {advice}"
+                );
+            }
         }
         assert!(count > 100);
+    }
+
+    #[test]
+    fn groups_of_three_digits_are_no_decimals() {
+        for text in [
+            "1,734,000",
+            "1.734.000",
+            "1 734 000",
+            "1'734'000",
+            "14,200",
+            "1_734_000",
+        ] {
+            assert!(is_grouped(text), "{text}");
+        }
+        for text in [
+            "5190,678", "14,2", "1734000", "", ",200", "1,,000", "1,734,00", "a,200",
+        ] {
+            assert!(!is_grouped(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_blank_has_other_names() {
+        for text in ["", "NA", "n/a", "null", "none", "-"] {
+            assert!(is_unknown(text.as_bytes()), "{text}");
+        }
+        for text in ["NaN", "0", "--", "unknown"] {
+            assert!(!is_unknown(text.as_bytes()), "{text}");
+        }
     }
 }

@@ -1,27 +1,36 @@
 //! Corpora: profiled modes of one workload on one board, read from CSV.
 //!
 //! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any order, with commas,
-//! semicolons or tabs between them. Lines that begin with `#` are comments. Repeats of a mode are allowed; the median
-//! counts. A clock that the board does not show is blank, or 1, in every row. A blank time or power is unknown. A row
-//! without either is a mode of the board that was not profiled, or a row that somebody forgot to fill in; the reader is
-//! told which, see [`Blank`]. The optional columns `kind` (`measured`, the default, or `simulated`), `minibatch`,
+//! semicolons, tabs or `|` between them ([`dialect`]). Lines that begin with `#` are comments. Repeats of a mode are
+//! allowed; the median counts. A clock that the board does not show is blank, or 1, in every row; a constant number of
+//! cores may be blank, too. A blank time or power is unknown. A row without either is a mode of the board that was not
+//! profiled, or a row that somebody forgot to fill in; the reader is told which, see [`Blank`]. The optional columns `kind` (`measured`, the default, or `simulated`), `minibatch`,
 //! `tpc_pg_mask` and `unit` must be the same in all rows. A `mark` says why a row has no measurement. Further columns
 //! are ignored.
 //!
 //! Optional columns say how the workload was fed ([`fed`]): `workers`, `storage` and `epoch`, together
 //! with `minibatch`, and where the time of a step went: `fetch_ms` is the wait for the loader,
 //! `compute_ms` the time of the GPU. A corpus has one feeding; [`Corpus::read_fed`] reads a file of several.
+//! It has one workload; of a file of several, [`Reading::workload`] names the one that is read.
+//!
+//! A clock of a board in the tables may be rounded to MHz ([`clocks`]). What is sound and yet probably not meant is
+//! told by [`plausible::remarks`].
 //!
 //! `idle_mw` is the power of the idle board in the row's mode. Such a row needs neither time nor power.
 //!
 //! Rows are streamed: memory grows by eight bytes a row, sixteen with the parts of the step, however
 //! long the row's text is.
 
+pub mod clocks;
+pub mod dialect;
 pub mod fed;
 pub mod fields;
 pub mod flat;
+mod header;
 pub mod modes;
 pub mod order;
+pub mod plausible;
+pub mod similar;
 pub mod units;
 
 use std::collections::HashMap;
@@ -32,19 +41,21 @@ use std::io::{self, Chain, Cursor, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use csv::{ByteRecord, ReaderBuilder};
+use csv::ByteRecord;
 use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
-use wattgate_cli::planning::NOT_SHOWN;
+use wattgate_cli::planning::{MOST_REFERENCES, NOT_SHOWN};
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::format::Kind;
-use wattgate_runtime::grid::{Grid, GridError, MAX_AXIS_VALUES, MAX_MODES};
+use wattgate_runtime::grid::{Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES};
 
+use clocks::{ROUNDED_KHZ, clock_in};
+use dialect::{Dialect, Lines};
 use fed::{Feeding, Parts};
 use fields::{
-    FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, clock, csv_io, kind, name, quantity,
-    text, whole,
+    FieldError, Named, POWER, TIME, bad, clock, cores, csv_io, kind, name, quantity, text,
 };
+use header::{Columns, OPTIONAL_COLUMNS};
 use modes::contradiction;
 use units::Units;
 
@@ -58,23 +69,6 @@ pub const COLUMNS: [&str; 8] = [
 /// The columns that name a mode, in the order of the axes.
 pub const AXIS_COLUMNS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
 
-/// The columns that may be absent.
-const OPTIONAL_COLUMNS: [&str; 10] = [
-    "kind",
-    "tpc_pg_mask",
-    "minibatch",
-    "workers",
-    "storage",
-    "epoch",
-    "fetch_ms",
-    "compute_ms",
-    "unit",
-    "idle_mw",
-];
-
-/// The column in which `wattgate profile` says why a row has no measurement.
-const MARK: &str = "mark";
-
 /// What a row with neither time nor power is, if it has no mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blank {
@@ -84,12 +78,31 @@ pub enum Blank {
     Defect,
 }
 
+/// How a file is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'a> {
+    /// What a row with neither time nor power is.
+    pub blank: Blank,
+    /// The workload whose rows are read; `None` for a file of one.
+    pub workload: Option<&'a str>,
+}
+
+impl From<Blank> for Reading<'_> {
+    fn from(blank: Blank) -> Self {
+        let workload = None;
+        Self { blank, workload }
+    }
+}
+
+/// Workloads that a message names: one, and as many as it can have as references.
+pub const NAMED_WORKLOADS: usize = 1 + MOST_REFERENCES;
+
 /// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
 pub const MAX_TIME_MS: f64 = 4_294_967.0;
 
 /// The powers that a corpus may hold, in mW. No measured corpus has less than 500 mW, so a number below the lower end is
-/// in W, or wrong. The runtime stores milliwatts in 32 bits, which sets the upper end.
-pub const POWERS_MW: Range<f64> = 100.0..4_294_967_000.0;
+/// in W, or wrong. No Jetson draws 1 kW: the largest, a Thor T5000, is sold with 130 W.
+pub const POWERS_MW: Range<f64> = 100.0..1_000_000.0;
 
 /// Profiled modes of one workload on one board.
 #[derive(Clone, Debug)]
@@ -102,6 +115,8 @@ pub struct Corpus {
     pub workload: String,
     /// How the workload was fed.
     pub feeding: Feeding,
+    /// Whether the file says how many cores were online. If not, its modes have [`NOT_SHOWN`].
+    pub has_cores: bool,
     /// The TPCs of the GPU that were gated, one bit each; `None` where the file does not say.
     pub tpc_pg_mask: Option<u32>,
     /// The units of the board on which the modes were profiled.
@@ -208,9 +223,18 @@ pub enum Problem {
     /// The header is followed by no row.
     #[error("no rows after the header")]
     NoRows,
+    /// The file begins with a row of values.
+    #[error("the first line has values; expected a header with the columns {}", COLUMNS.join(","))]
+    NoHeader,
+    /// The header is one field.
+    #[error(
+        "the header is one field, `{found}`; expected commas, semicolons, tabs or | between the columns {}",
+        COLUMNS.join(",")
+    )]
+    NotSeparated { found: String },
     /// A required column is missing.
-    #[error("missing; a corpus has the columns {}", COLUMNS.join(","))]
-    MissingColumn,
+    #[error("missing; {advice}")]
+    MissingColumn { advice: String },
     /// A column name is repeated in the header.
     #[error("repeated in the header; expected it once")]
     DuplicateColumn,
@@ -218,8 +242,12 @@ pub enum Problem {
     #[error("the header is repeated; expected a row of values")]
     RepeatedHeader,
     /// A row with more or fewer fields than the header.
-    #[error("expected {expected} fields as in the header, found {found}")]
-    FieldCount { expected: u64, found: u64 },
+    #[error("expected {expected} fields as in the header, found {found}{}", then(*advice))]
+    FieldCount {
+        expected: u64,
+        found: u64,
+        advice: Option<&'static str>,
+    },
     /// A row without time and power, where [`Blank::Defect`] was asked for.
     #[error(
         "neither time_ms nor power_mw; fill them in, delete the row, or skip such rows with --skip-blank"
@@ -230,19 +258,42 @@ pub enum Problem {
         "blank in some rows; a clock that the board does not show is blank, or {NOT_SHOWN}, in every row"
     )]
     SometimesShown,
+    /// The number of cores is blank in some rows, and has a value in others.
+    #[error("blank in some rows; a constant number of cores may be blank, but then in every row")]
+    SometimesCores,
     /// The file is in UTF-16.
     #[error("the text is in UTF-16; save it as UTF-8")]
     Utf16,
+    /// The file has NUL bytes.
+    #[error("the file has NUL bytes, so it is in UTF-16 or no text; save it as CSV in UTF-8")]
+    NotText,
+    /// The first line is a spreadsheet's note of its delimiter.
+    #[error("the first line names the delimiter to a spreadsheet; delete this line")]
+    SeparatorLine,
     /// A field is not UTF-8.
-    #[error("expected text in UTF-8")]
+    #[error("expected text in UTF-8; if the file is in Latin-1, save it as UTF-8")]
     NotUtf8,
     /// A field does not have the form that its column expects.
-    #[error("expected {expected}, found `{found}`")]
+    #[error("expected {expected}, found `{found}`{}", then(*advice))]
     BadField {
         expected: &'static str,
         found: String,
+        advice: Option<&'static str>,
     },
-    /// The file mixes boards, workloads, kinds or TPC masks.
+    /// The file has several workloads.
+    #[error(
+        "`{found}` is another workload than that of the rows before; the file has {}: pick one with --workload, or write a \
+         file for each", names.join(", ")
+    )]
+    SeveralWorkloads {
+        found: String,
+        /// The workloads of the file, at most [`NAMED_WORKLOADS`] and `…`.
+        names: Vec<String>,
+    },
+    /// No row is of the workload that was asked for.
+    #[error("no row of the workload `{asked}`; the file has {}", names.join(", "))]
+    NoSuchWorkload { asked: String, names: Vec<String> },
+    /// The file mixes boards, kinds or TPC masks.
     #[error(
         "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
     )]
@@ -268,6 +319,11 @@ pub enum Problem {
     /// More modes or axis values than the runtime can hold.
     #[error("{0}")]
     TooLarge(GridError),
+}
+
+/// The end of a message that says what to do.
+fn then(advice: Option<&str>) -> String {
+    advice.map_or(String::new(), |advice| format!("; {advice}"))
 }
 
 /// Why a corpus could not be read.
@@ -299,42 +355,67 @@ impl Corpus {
         Self::read_with(path, Blank::Unprofiled, progress)
     }
 
-    /// As [`Corpus::read`], with the meaning of a row without time and power.
-    pub fn read_with(
+    /// As [`Corpus::read`], with the meaning of a row without time and power, and the workload.
+    pub fn read_with<'a>(
         path: &Path,
-        blank: Blank,
+        reading: impl Into<Reading<'a>>,
         progress: &ProgressBar,
     ) -> Result<Self, CorpusError> {
-        let mut reader = Reader::open(path, blank, progress)?;
-        while let Some(row) = reader.next()? {
-            row.map_err(|defect| reader.refuse(defect))?;
-        }
+        let mut reader = Reader::open(path, reading.into(), progress)?;
+        reader.read_all()?;
         reader.finish()
     }
 
     /// Reads a file of one or several feedings; fails at the first defect. Each feeding is a corpus
     /// with the grid of all of them, in the order of the file.
-    pub fn read_fed(
+    pub fn read_fed<'a>(
         path: &Path,
-        blank: Blank,
+        reading: impl Into<Reading<'a>>,
         progress: &ProgressBar,
     ) -> Result<Vec<Self>, CorpusError> {
-        let mut reader = Reader::open(path, blank, progress)?;
+        let mut reader = Reader::open(path, reading.into(), progress)?;
         reader.is_of_one_feeding = false;
-        while let Some(row) = reader.next()? {
-            row.map_err(|defect| reader.refuse(defect))?;
-        }
+        reader.read_all()?;
         reader.finish_all()
+    }
+
+    /// The corpus with other values of its knobs; a value without another stays. Modes that become one are repeats of it.
+    /// The grid is that of the corpus.
+    pub fn moved(&self, other: impl Fn(Axis, u32) -> Option<u32>) -> Self {
+        let moved = |knobs: [u32; 4]| {
+            std::array::from_fn(|at| other(Axis::ALL[at], knobs[at]).unwrap_or(knobs[at]))
+        };
+        let mut corpus = self.clone();
+        corpus
+            .idle
+            .iter_mut()
+            .for_each(|it| it.knobs = moved(it.knobs));
+        corpus
+            .modes
+            .iter_mut()
+            .for_each(|it| it.knobs = moved(it.knobs));
+        corpus.modes.sort_by_key(|mode| mode.knobs);
+        corpus.modes.dedup_by(|repeat, mode| {
+            let is_repeat = repeat.knobs == mode.knobs;
+            if is_repeat {
+                mode.times.append(&mut repeat.times);
+                mode.powers.append(&mut repeat.powers);
+                mode.fetches.append(&mut repeat.fetches);
+                mode.computes.append(&mut repeat.computes);
+            }
+            is_repeat
+        });
+        corpus
     }
 
     /// Reads a file of one or several feedings, skips rows with defects, and returns the first `keep` defects.
     pub fn survey(
         path: &Path,
-        blank: Blank,
+        reading: Reading<'_>,
         keep: usize,
         progress: &ProgressBar,
     ) -> Result<Survey, CorpusError> {
-        let mut reader = Reader::open(path, blank, progress)?;
+        let mut reader = Reader::open(path, reading, progress)?;
         reader.is_of_one_feeding = false;
         let (mut defects, mut defect_count) = (Vec::new(), 0);
         while let Some(row) = reader.next()? {
@@ -362,40 +443,8 @@ impl Corpus {
     }
 }
 
-/// What separates the fields of a file that begins so: the one of comma, semicolon and tab with which the header has most of the
-/// columns. `None` for a file in UTF-16.
-fn delimiter(head: &[u8]) -> Option<u8> {
-    if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-        return None;
-    }
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let mut lines = head.split(|byte| *byte == b'\n');
-    let header = lines.find(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
-    let known = |delimiter: &u8| {
-        let fields = header.unwrap_or_default().split(|byte| byte == delimiter);
-        let is_known = |field: &&[u8]| {
-            let name = field.trim_ascii();
-            let name = name
-                .strip_prefix(b"\"")
-                .and_then(|name| name.strip_suffix(b"\""))
-                .unwrap_or(name);
-            COLUMNS.iter().any(|column| column.as_bytes() == name)
-        };
-        fields.filter(is_known).count()
-    };
-    // The last of equals, so the comma stands last.
-    [b'\t', b';', b','].into_iter().max_by_key(known)
-}
-
 /// Bytes within which the header ends.
 const LONGEST_HEADER: u64 = 1 << 16;
-
-/// The positions of the columns in a row.
-struct Columns {
-    required: [usize; COLUMNS.len()],
-    optional: [Option<usize>; OPTIONAL_COLUMNS.len()],
-    mark: Option<usize>,
-}
 
 /// The values that all rows of a file share.
 struct Identity {
@@ -417,10 +466,42 @@ struct OfFeeding {
     idle: Vec<IdleReading>,
 }
 
-struct Reader {
+/// The workloads of a file.
+struct Workloads<'a> {
+    /// The one whose rows are read, if one is named.
+    wanted: Option<&'a str>,
+    /// Those of the rows so far, at most one more than a message names.
+    names: Vec<String>,
+}
+
+impl Workloads<'_> {
+    /// Keeps the name of a workload, and tells whether its rows are read.
+    fn want(&mut self, workload: &[u8]) -> bool {
+        let name = String::from_utf8_lossy(workload);
+        if self.names.len() <= NAMED_WORKLOADS && !self.names.iter().any(|known| *known == name) {
+            self.names.push(name.into_owned());
+        }
+        self.wanted
+            .is_none_or(|wanted| wanted.as_bytes() == workload)
+    }
+
+    /// Their names for a message.
+    fn named(&self) -> Vec<String> {
+        let mut names = self.names.clone();
+        if let Some(last) = names.get_mut(NAMED_WORKLOADS) {
+            *last = "…".to_owned();
+        }
+        names
+    }
+}
+
+/// A file whose beginning was read to learn its dialect.
+type Input = ProgressBarIter<Chain<Cursor<Vec<u8>>, File>>;
+
+struct Reader<'a> {
     path: PathBuf,
     blank: Blank,
-    csv: csv::Reader<ProgressBarIter<Chain<Cursor<Vec<u8>>, File>>>,
+    csv: csv::Reader<Lines<Input>>,
     record: ByteRecord,
     header: ByteRecord,
     columns: Columns,
@@ -429,12 +510,21 @@ struct Reader {
     /// The raw fields of the row before that state identity and feeding, and the index of its feeding.
     before: Option<([Vec<u8>; IDENTITY_COLUMNS], usize)>,
     is_of_one_feeding: bool,
+    workloads: Workloads<'a>,
+    /// The tables of the board in the first row, if they are known.
+    tables: Option<[Vec<u32>; 4]>,
+    /// Whether the rows so far have a number of cores.
+    has_cores: Option<bool>,
     fed: Vec<OfFeeding>,
     axes: [Vec<u32>; 4],
 }
 
-impl Reader {
-    fn open(path: &Path, blank: Blank, progress: &ProgressBar) -> Result<Self, CorpusError> {
+impl<'a> Reader<'a> {
+    fn open(
+        path: &Path,
+        reading: Reading<'a>,
+        progress: &ProgressBar,
+    ) -> Result<Self, CorpusError> {
         let io = |source| CorpusError::Io {
             path: path.to_owned(),
             source,
@@ -446,75 +536,59 @@ impl Reader {
             .take(LONGEST_HEADER)
             .read_to_end(&mut head)
             .map_err(io)?;
-        let delimiter = delimiter(&head).ok_or_else(|| CorpusError::Defect {
+        let defect = |line, column: Option<&str>, problem| CorpusError::Defect {
             path: path.to_owned(),
             defect: Defect {
-                line: None,
-                column: None,
-                problem: Problem::Utf16,
-            },
-        })?;
-        let mut csv = ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .comment(Some(b'#'))
-            .delimiter(delimiter)
-            .buffer_capacity(1 << 16)
-            .from_reader(progress.wrap_read(Cursor::new(head).chain(file)));
-        let mut header = ByteRecord::new();
-        let found = csv
-            .read_byte_record(&mut header)
-            .map_err(|error| csv_io(path, error))?;
-        let line = header.position().map(csv::Position::line);
-        let defect = |column: Option<&str>, problem| CorpusError::Defect {
-            path: path.to_owned(),
-            defect: Defect {
-                line: line.filter(|_| column.is_some()),
+                line,
                 column: column.map(str::to_owned),
                 problem,
             },
         };
+        let dialect = Dialect::sniff(&head).map_err(|problem| defect(None, None, problem))?;
+        let mut csv = dialect.reader(progress.wrap_read(Cursor::new(head).chain(file)));
+        let mut header = ByteRecord::new();
+        let found = csv
+            .read_byte_record(&mut header)
+            .map_err(|error| csv_io(path, error))?;
         if !found {
-            return Err(defect(None, Problem::Empty));
+            return Err(defect(None, None, Problem::Empty));
         }
+        let line = header.position().map(csv::Position::line);
         header.trim();
-        let place = |name: &str| {
-            let mut places = header
-                .iter()
-                .enumerate()
-                .filter(|(_, field)| *field == name.as_bytes());
-            let first = places.next().map(|(place, _)| place);
-            match places.next() {
-                Some(_) => Err(defect(Some(name), Problem::DuplicateColumn)),
-                None => Ok(first),
-            }
-        };
-        let mut required = [0; COLUMNS.len()];
-        for (column, name) in required.iter_mut().zip(COLUMNS) {
-            *column = place(name)?.ok_or_else(|| defect(Some(name), Problem::MissingColumn))?;
-        }
-        let mut optional = [None; OPTIONAL_COLUMNS.len()];
-        for (column, name) in optional.iter_mut().zip(OPTIONAL_COLUMNS) {
-            *column = place(name)?;
-        }
-        let mark = place(MARK)?;
+        let columns = Columns::find(&header);
+        let columns = columns.map_err(|(column, problem)| defect(line, column, problem))?;
         Ok(Self {
             path: path.to_owned(),
-            blank,
+            blank: reading.blank,
             csv,
             record: ByteRecord::new(),
             header,
-            columns: Columns {
-                required,
-                optional,
-                mark,
-            },
+            columns,
             identity: None,
             before: None,
             is_of_one_feeding: true,
+            workloads: Workloads {
+                wanted: reading.workload,
+                names: Vec::new(),
+            },
+            tables: None,
+            has_cores: None,
             fed: Vec::new(),
             axes: Default::default(),
         })
+    }
+
+    /// Reads all rows; fails at the first defect.
+    fn read_all(&mut self) -> Result<(), CorpusError> {
+        while let Some(row) = self.next()? {
+            let Err(mut defect) = row else { continue };
+            if let Problem::SeveralWorkloads { names, .. } = &mut defect.problem {
+                while self.next()?.is_some() {}
+                *names = self.workloads.named();
+            }
+            return Err(self.refuse(defect));
+        }
+        Ok(())
     }
 
     /// Reads the next row; `None` at the end of the file.
@@ -537,7 +611,16 @@ impl Reader {
     fn take_row(&mut self) -> Result<(), (Option<&'static str>, Problem)> {
         let (expected, found) = (self.header.len() as u64, self.record.len() as u64);
         if expected != found {
-            return Err((None, Problem::FieldCount { expected, found }));
+            let last = self.record.iter().next_back().unwrap_or_default();
+            let problem = Problem::FieldCount {
+                expected,
+                found,
+                advice: (found > expected).then_some(match last.trim_ascii() {
+                    b"" => "the row ends with a delimiter, and the header does not",
+                    _ => "write decimal points, and put a text with a delimiter in quotes",
+                }),
+            };
+            return Err((None, problem));
         }
         let trimmed = |column: usize| self.record[column].trim_ascii();
         if self
@@ -564,6 +647,11 @@ impl Reader {
             optional(5),
             optional(8),
         ];
+        let workload = said[1].1;
+        let is_new = |(fields, _): &([Vec<u8>; IDENTITY_COLUMNS], _)| fields[1] != workload;
+        if self.before.as_ref().is_none_or(is_new) && !self.workloads.want(workload) {
+            return Ok(());
+        }
         // Nearly every row repeats what the row before says, so compare bytes before parsing.
         let repeats = |(fields, _): &([Vec<u8>; IDENTITY_COLUMNS], _)| {
             said.iter().zip(fields).all(|(a, b)| a.1 == b)
@@ -576,23 +664,22 @@ impl Reader {
                 Feeding::parse([said[4], said[5], said[6], said[7]])?,
             )),
         };
-        let knobs = [
-            whole(field(2), "a number of cores above zero")?,
-            clock(field(3))?,
-            clock(field(4))?,
-            clock(field(5))?,
-        ];
-        let time = quantity(field(6), 0.0..MAX_TIME_MS, TIME_EXPECTED)?;
-        let power = quantity(field(7), POWERS_MW, POWER_EXPECTED)?;
+        let (cores, is_blank) = cores(field(2))?;
+        if self.has_cores == Some(is_blank) {
+            return Err((Some("cores"), Problem::SometimesCores));
+        }
+        let mut knobs = [cores, clock(field(3))?, clock(field(4))?, clock(field(5))?];
+        let time = quantity(field(6), &TIME)?;
+        let power = quantity(field(7), &POWER)?;
         let parts = Parts::parse(optional(6), optional(7), time)?;
         let is_marked = || {
             self.columns
                 .mark
                 .is_some_and(|mark| !trimmed(mark).is_empty())
         };
-        let idle = quantity(optional(9), POWERS_MW, POWER_EXPECTED)?;
-        let is_blank = time.is_none() && power.is_none() && idle.is_none();
-        if is_blank && self.blank == Blank::Defect && !is_marked() {
+        let idle = quantity(optional(9), &POWER)?;
+        let is_open = time.is_none() && power.is_none() && idle.is_none();
+        if is_open && self.blank == Blank::Defect && !is_marked() {
             return Err((None, Problem::NotFilledIn));
         }
 
@@ -600,8 +687,11 @@ impl Reader {
             (Some((_, at)), _) => *at,
             (None, Some((found, feeding))) => {
                 match &self.identity {
-                    Some(first) => same(first, &found)?,
-                    None => self.identity = Some(found),
+                    Some(first) => same(first, &found, &self.workloads)?,
+                    None => {
+                        self.tables = clocks::tables(&found.device);
+                        self.identity = Some(found);
+                    }
                 }
                 let said = said.map(|field| field.1.to_vec());
                 let at = self.of_feeding(feeding)?;
@@ -610,6 +700,13 @@ impl Reader {
             }
             (None, None) => unreachable!("what is not repeated is parsed"),
         };
+        self.has_cores = Some(!is_blank);
+        // Of a board in the tables, a clock that was rounded stands for the one of its table.
+        if let Some([_, tables @ ..]) = &self.tables {
+            for (khz, table) in knobs[1..].iter_mut().zip(tables) {
+                *khz = clock_in(table, *khz, ROUNDED_KHZ).unwrap_or(*khz);
+            }
+        }
         self.fed[at].rows += 1;
         if let Some(power_mw) = idle {
             let power_mw = f64::from(power_mw);
@@ -711,8 +808,15 @@ impl Reader {
         }
         let grid = Grid::new(self.axes.each_ref().map(Vec::as_slice));
         let (Some(identity), Ok(grid)) = (&self.identity, grid) else {
-            return Err(self.refuse(no_rows()));
+            let mut defect = no_rows();
+            let names = self.workloads.named();
+            if let (Some(asked), false) = (self.workloads.wanted, names.is_empty()) {
+                let asked = asked.to_owned();
+                defect.problem = Problem::NoSuchWorkload { asked, names };
+            }
+            return Err(self.refuse(defect));
         };
+        let has_cores = self.has_cores.unwrap_or(true);
         let fed = self.fed.into_iter().map(|fed| {
             let mut modes: Vec<Profile> = fed.modes.into_values().collect();
             modes.sort_unstable_by_key(|mode| mode.knobs);
@@ -721,6 +825,7 @@ impl Reader {
                 device: identity.device.clone(),
                 workload: identity.workload.clone(),
                 feeding: fed.feeding,
+                has_cores,
                 tpc_pg_mask: identity.tpc_pg_mask,
                 units: Units::one(identity.unit),
                 idle: fed.idle,
@@ -776,7 +881,7 @@ fn identity(
     })
 }
 
-fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
+fn same(first: &Identity, found: &Identity, workloads: &Workloads<'_>) -> Result<(), FieldError> {
     let mixed = |column, first: &str, found: &str| {
         let (first, found) = (first.to_owned(), found.to_owned());
         Err((Some(column), Problem::Mixed { first, found }))
@@ -786,7 +891,11 @@ fn same(first: &Identity, found: &Identity) -> Result<(), FieldError> {
         return mixed("device", &first.device, &found.device);
     }
     if first.workload != found.workload {
-        return mixed("workload", &first.workload, &found.workload);
+        let problem = Problem::SeveralWorkloads {
+            found: found.workload.clone(),
+            names: workloads.named(),
+        };
+        return Err((Some("workload"), problem));
     }
     if first.kind != found.kind {
         return mixed("kind", &first.kind.to_string(), &found.kind.to_string());

@@ -194,6 +194,7 @@ pub fn join(mut corpora: Vec<Corpus>, names: &[String]) -> Result<Corpus, JoinEr
     }
     let first = corpora[0].clone();
     Ok(Corpus {
+        has_cores: corpora.iter().all(|corpus| corpus.has_cores),
         rows: corpora.iter().map(|corpus| corpus.rows).sum(),
         idle: corpora
             .iter()
@@ -289,7 +290,8 @@ fn is_copy(one: &Corpus, other: &Corpus) -> bool {
     2 * equal > all
 }
 
-fn joined_grid(corpora: &[Corpus]) -> Result<Grid, JoinError> {
+/// The grid with the values of all corpora.
+pub fn joined_grid(corpora: &[Corpus]) -> Result<Grid, GridError> {
     let mut axes: [Vec<u32>; 4] = Default::default();
     for corpus in corpora {
         for (axis, values) in Axis::ALL.into_iter().zip(&mut axes) {
@@ -300,7 +302,7 @@ fn joined_grid(corpora: &[Corpus]) -> Result<Grid, JoinError> {
         values.sort_unstable();
         values.dedup();
     }
-    Ok(Grid::new(axes.each_ref().map(Vec::as_slice))?)
+    Grid::new(axes.each_ref().map(Vec::as_slice))
 }
 
 /// The effects of units, which sum to zero.

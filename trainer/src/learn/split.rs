@@ -63,7 +63,21 @@ pub enum Amount {
     All,
 }
 
+/// Number of modes to train on where nobody names one: as many as PowerTrain's transfers have.
+const DEFAULT_MODES: usize = 50;
+
 impl Amount {
+    /// The number of modes to train on where nobody names one, the same for all corpora. If one of them has no more than
+    /// [`DEFAULT_MODES`], it is half of its modes, so that the other half is held out.
+    pub fn by_default<'a>(corpora: impl IntoIterator<Item = &'a Corpus>) -> Self {
+        let available = corpora.into_iter().map(|corpus| profiled(corpus).len());
+        let available = available.min().unwrap_or(0);
+        Self::Modes(match available > DEFAULT_MODES {
+            true => DEFAULT_MODES,
+            false => MIN_MODES.max(available / 2),
+        })
+    }
+
     fn resolve(self, available: usize) -> usize {
         match self {
             Self::Modes(modes) => modes,

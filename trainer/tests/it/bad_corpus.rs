@@ -103,7 +103,12 @@ fn a_header_without_rows() {
 #[test]
 fn a_missing_column() {
     let contents = corpus().join("\n").replace("gpu_khz", "gpu_hz");
-    let expected = format!("line 1: column `gpu_khz`: missing; a corpus has the columns {HEADER}");
+    refused(
+        contents,
+        "line 1: column `gpu_khz`: missing; the header has `gpu_hz`: divide it by 1000 and rename it `gpu_khz`",
+    );
+    let contents = corpus().join("\n").replace("power_mw", "note");
+    let expected = format!("line 1: column `power_mw`: missing; a corpus has the columns {HEADER}");
     refused(contents, &expected);
 }
 
@@ -137,29 +142,33 @@ fn a_row_with_too_few_or_too_many_fields() {
     lines[2] += ",1";
     refused(
         lines.join("\n"),
-        "line 3: expected 8 fields as in the header, found 9",
+        "line 3: expected 8 fields as in the header, found 9; write decimal points, and put a text with a delimiter in quotes",
     );
 }
 
 #[test]
 fn text_or_nonsense_in_a_number() {
     let cores = "expected a number of cores above zero";
-    for value in ["two", "0", "-1", "1.5", "", "99999999999"] {
+    for value in ["two", "0", "-1", "1.5", "99999999999"] {
         let expected = format!("line 5: column `cores`: {cores}, found `{value}`");
         refused(with_field("cores", value), &expected);
     }
+    refused(
+        with_field("cores", ""),
+        "line 5: column `cores`: blank in some rows; a constant number of cores may be blank, but then in every row",
+    );
     let frequency = "expected a frequency in kHz from 10000 to 10000000";
     for column in ["cpu_khz", "gpu_khz", "emc_khz"] {
         for (value, hint) in [
-            ("1.2GHz", ""),
+            ("1.2GHz", "; write the number alone, in kHz"),
             ("0", ""),
             ("-408000", ""),
-            ("NaN", ""),
+            ("NaN", "; leave an unknown value blank"),
             ("1330", "; if the column is in MHz, multiply it by 1000"),
             ("1377000000", "; if the column is in Hz, divide it by 1000"),
             ("99999999999", "; if the column is in Hz, divide it by 1000"),
         ] {
-            let expected = format!("line 5: column `{column}`: {frequency}{hint}, found `{value}`");
+            let expected = format!("line 5: column `{column}`: {frequency}, found `{value}`{hint}");
             refused(with_field(column, value), &expected);
         }
     }
@@ -248,26 +257,50 @@ fn other_dialects_are_read_or_named() {
 #[test]
 fn a_time_or_power_that_is_not_positive_and_finite() {
     let time = "expected a time in ms above zero and below 4294967 (71 minutes), or a blank";
-    let power = "expected a power in mW (not W), from 100 to below 4294967000, or a blank";
-    // Watts.
-    let expected = format!("line 5: column `power_mw`: {power}, found `24.2`");
-    refused(with_field("power_mw", "24.2"), &expected);
+    let power = "expected a power in mW from 100 to below 1000000 (1 kW), or a blank";
     for (column, expected) in [("time_ms", time), ("power_mw", power)] {
-        for value in [
-            "0",
-            "-5",
-            "NaN",
-            "inf",
-            "-inf",
-            "1e400",
-            "5W",
-            "1e-60",
-            "4294967001",
+        for (value, advice) in [
+            ("0", ""),
+            ("-5", ""),
+            ("NaN", "; leave an unknown value blank"),
+            ("inf", ""),
+            ("-inf", ""),
+            ("1e400", ""),
         ] {
-            let expected = format!("line 5: column `{column}`: {expected}, found `{value}`");
+            let expected =
+                format!("line 5: column `{column}`: {expected}, found `{value}`{advice}");
             refused(with_field(column, value), &expected);
         }
     }
+    for (column, expected, value, advice) in [
+        ("time_ms", time, "5 s", "write the number alone, in ms"),
+        (
+            "time_ms",
+            time,
+            "4294967001",
+            "if the column is in µs, divide it by 1000; if it is in ns, by 1000000",
+        ),
+        ("power_mw", power, "5W", "write the number alone, in mW"),
+        (
+            "power_mw",
+            power,
+            "24.2",
+            "if the column is in W, multiply it by 1000",
+        ),
+        (
+            "power_mw",
+            power,
+            "4294967001",
+            "if the column is in µW, divide it by 1000",
+        ),
+    ] {
+        let expected = format!("line 5: column `{column}`: {expected}, found `{value}`; {advice}");
+        refused(with_field(column, value), &expected);
+    }
+    refused(
+        with_field("time_ms", "1e-60"),
+        &format!("line 5: column `time_ms`: {time}, found `1e-60`"),
+    );
 }
 
 #[test]
@@ -280,7 +313,7 @@ fn bytes_that_are_not_utf8() {
     contents[at] = 0xFF;
     refused(
         contents,
-        "line 2: column `workload`: expected text in UTF-8",
+        "line 2: column `workload`: expected text in UTF-8; if the file is in Latin-1, save it as UTF-8",
     );
 }
 
@@ -303,7 +336,8 @@ fn a_name_that_is_none() {
 fn two_workloads_in_one_file() {
     refused(
         with_field("workload", "other"),
-        "line 5: column `workload`: expected `job` as in the rows before, found `other`: one file holds one workload on one board",
+        "line 5: column `workload`: `other` is another workload than that of the rows before; the file has job, other: pick one \
+         with --workload, or write a file for each",
     );
     refused(
         with_field("device", "other"),
@@ -384,9 +418,15 @@ fn too_few_powers() {
 
 #[test]
 fn values_that_are_not_finite() {
-    for value in ["NaN", "inf", "-1", "0"] {
+    for (value, advice) in [
+        ("NaN", "; leave an unknown value blank"),
+        ("inf", ""),
+        ("-1", ""),
+        ("0", ""),
+    ] {
         let expected = format!(
-            "line 5: column `time_ms`: expected a time in ms above zero and below 4294967 (71 minutes), or a blank, found `{value}`"
+            "line 5: column `time_ms`: expected a time in ms above zero and below 4294967 (71 minutes), or a blank, \
+             found `{value}`{advice}"
         );
         refused(with_field("time_ms", value), &expected);
     }

@@ -238,7 +238,7 @@ fn a_board_that_is_none() {
         (
             "orin-agx-63",
             2,
-            "--board: `orin-agx-63` is neither a file nor a known board; known boards: orin-agx-64, orin-agx-64-jp6,",
+            "--board: `orin-agx-63` is neither a file nor a known board; the nearest is orin-agx-64; known boards: orin-agx-64, orin-agx-64-jp6,",
         ),
         (
             "orin-nano-4",
@@ -248,7 +248,7 @@ fn a_board_that_is_none() {
         (
             "broken.csv",
             3,
-            "broken.csv: line 1: column `device`: missing; a corpus has the columns",
+            "broken.csv: line 1: the header is one field, `nonsense`; expected commas,",
         ),
     ] {
         for command in ["plan corpus.csv --modes 9", "fit corpus.csv -o model.wgt"] {

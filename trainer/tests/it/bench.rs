@@ -39,6 +39,7 @@ pub fn empty_corpus(board: &Board, workload: &Workload) -> Corpus {
         device: board.name.clone(),
         workload: workload.name.clone(),
         feeding: Feeding::default(),
+        has_cores: true,
         tpc_pg_mask: None,
         units: Units::one(None),
         idle: Vec::new(),

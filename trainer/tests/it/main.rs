@@ -17,6 +17,7 @@ mod simulated;
 mod sized;
 mod sizes;
 mod units;
+mod variants;
 
 /// The program, and the project's root from the package's folder.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_wattgate-trainer");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use wattgate_cli::quantity;
 use wattgate_runtime::{Milliwatts, PowerMode};
 
-use super::inputs::{BlankArgument, read_fed};
+use super::inputs::{RowsArguments, read_fed};
 use super::{Failure, print_json, print_text, show};
 use crate::characterize::advice::{Advice, Choice, advise};
 
@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CORPUS")]
     corpus: PathBuf,
     #[command(flatten)]
-    blank: BlankArgument,
+    rows: RowsArguments,
     /// Upper limit of the power, with its unit: 20W
     #[arg(long, value_name = "POWER", value_parser = quantity::power)]
     limit: Milliwatts,
@@ -44,7 +44,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.corpus;
-    let fed = read_fed(path, arguments.blank.meaning())?;
+    let fed = read_fed(path, arguments.rows.reading())?;
     let limit_w = f64::from(arguments.limit.0) / 1e3;
     let advice = advise(&fed, limit_w, arguments.seed).map_err(|why| Failure::Advice {
         path: path.clone(),

@@ -57,8 +57,9 @@ pub struct Compared {
     /// A reference for methods that transfer: a corpus or a model file; repeat it for several
     #[arg(long, value_name = "FILE")]
     reference: Vec<PathBuf>,
-    /// Modes to train on: numbers, or shares of the profiled ones such as 90%
-    #[arg(long, value_name = "N", value_parser = values::amount, value_delimiter = ',', default_value = "50", allow_hyphen_values = true)]
+    /// Modes to train on: numbers, or shares of the profiled ones such as 90% [default: 50, or half of the profiled
+    /// ones if there are no more]
+    #[arg(long, value_name = "N", value_parser = values::amount, value_delimiter = ',', allow_hyphen_values = true)]
     modes: Vec<Amount>,
     /// How the training modes are chosen
     #[arg(
@@ -103,19 +104,23 @@ impl Compared {
         plot: impl FnOnce(&T, &Path) -> Result<(), PlotError>,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
-        let (path, blank) = (&self.input.corpus, self.input.blank.meaning());
+        let (path, blank) = (&self.input.corpus, self.input.rows.blank.meaning());
         let corpus: Corpus = self.input.read()?;
-        let references = read_references(&self.reference, blank)?;
+        let references = read_references(&self.reference, blank, &corpus.workload)?;
         let methods: Vec<Box<dyn Method>> =
             self.methods.iter().map(MethodArgument::method).collect();
         let samplings: Vec<Sampling> = self.sampling.iter().copied().map(Into::into).collect();
+        let amounts = match self.modes.is_empty() {
+            true => vec![Amount::by_default([&corpus])],
+            false => self.modes.clone(),
+        };
         let comparison = Comparison {
             priors: Priors::shipped(),
             corpus: &corpus,
             name: &path.display().to_string(),
             references: &references,
             methods: &methods,
-            amounts: &self.modes,
+            amounts: &amounts,
             samplings: &samplings,
             runs: self.runs,
             seed: self.seed,

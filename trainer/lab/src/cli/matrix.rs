@@ -39,9 +39,10 @@ pub struct Arguments {
     /// The method
     #[arg(long, value_name = "NAME", value_enum, default_value = "wattgate")]
     method: MethodArgument,
-    /// Modes to train on: a number, or a share of the profiled ones such as 90%
-    #[arg(long, value_name = "N", value_parser = values::amount, default_value = "50", allow_hyphen_values = true)]
-    modes: Amount,
+    /// Modes to train on: a number, or a share of the profiled ones such as 90% [default: 50, or half of the profiled
+    /// ones of a corpus that has no more]
+    #[arg(long, value_name = "N", value_parser = values::amount, allow_hyphen_values = true)]
+    modes: Option<Amount>,
     /// How the training modes are chosen
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]
     sampling: SamplingArgument,
@@ -77,7 +78,9 @@ pub fn run(arguments: &Arguments, jobs: &Jobs) -> Result<(), Failure> {
     let progress = progress_bar((corpora.len() * corpora.len()) as u64 * arguments.runs);
     let options = MatrixOptions {
         method: &|| arguments.method.method(),
-        amount: arguments.modes,
+        amount: arguments
+            .modes
+            .unwrap_or_else(|| Amount::by_default(corpora.iter().map(|(_, corpus)| corpus))),
         sampling: arguments.sampling.into(),
         runs: arguments.runs,
         seed: arguments.seed,

@@ -23,9 +23,9 @@ use thiserror::Error;
 use wattgate_kernels::{Call, CallError, Kind, Parameter};
 
 use wattgate_trainer::read::fields::{
-    FieldError, Named, POWER_EXPECTED, TIME_EXPECTED, bad, csv_io, kind, name, quantity, text,
+    FieldError, Named, POWER, TIME, bad, csv_io, kind, name, quantity, text,
 };
-use wattgate_trainer::read::{AXIS_COLUMNS, CorpusError, MAX_TIME_MS, POWERS_MW, Problem};
+use wattgate_trainer::read::{AXIS_COLUMNS, CorpusError, Problem};
 
 /// The columns that every file has.
 const REQUIRED: [&str; 5] = ["device", "unit", "kernel", "time_ms", "power_mw"];
@@ -274,7 +274,11 @@ impl Builder {
         if expected != found {
             return Err((
                 None,
-                KernelProblem::Field(Problem::FieldCount { expected, found }),
+                KernelProblem::Field(Problem::FieldCount {
+                    expected,
+                    found,
+                    advice: None,
+                }),
             ));
         }
         let trimmed = |column: usize| record[column].trim_ascii();
@@ -314,8 +318,8 @@ impl Builder {
             }
             knobs[at] = value.unwrap_or(0);
         }
-        let time_ms = quantity(required(3), 0.0..MAX_TIME_MS, TIME_EXPECTED).map_err(of_field)?;
-        let power_mw = quantity(required(4), POWERS_MW, POWER_EXPECTED).map_err(of_field)?;
+        let time_ms = quantity(required(3), &TIME).map_err(of_field)?;
+        let power_mw = quantity(required(4), &POWER).map_err(of_field)?;
         if time_ms.is_none() && power_mw.is_none() {
             return Err((None, KernelProblem::NotMeasured));
         }

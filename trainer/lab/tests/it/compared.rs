@@ -197,6 +197,20 @@ fn evaluate_reports_medians_and_every_run() {
     assert_eq!(evaluated["runs"][0]["time"]["mape"].as_f64(), mape);
 }
 
+/// Half of a small corpus is trained on where nobody says how many modes.
+#[test]
+fn the_default_number_of_modes_follows_the_corpus() {
+    let folder = with_corpora();
+    let path = folder.path();
+    write(path, "small.csv", corpus()[..15].join("\n"));
+    for (file, modes) in [("small.csv", 7), ("corpus.csv", 50)] {
+        let evaluate = format!("evaluate {file} --methods linear --runs 1 --json");
+        assert_eq!(run(path, &evaluate).json()["results"][0]["modes"], modes);
+        let matrix = format!("matrix {file} other.csv --method linear --runs 1 --json");
+        assert_eq!(run(path, &matrix).json()["modes"], modes.to_string());
+    }
+}
+
 /// Programs that read the output find the version at its start, and what kind of corpus it is of.
 #[test]
 fn every_json_starts_with_its_version_and_says_the_kind() {

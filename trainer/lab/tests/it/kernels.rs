@@ -223,7 +223,7 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
         (
             ",5000",
             ",-5",
-            "line 4: column `power_mw`: expected a power in mW (not W), from 100 to below 4294967000, or a blank, found `-5`",
+            "line 4: column `power_mw`: expected a power in mW from 100 to below 1000000 (1 kW), or a blank, found `-5`",
         ),
         (
             ",28,28",

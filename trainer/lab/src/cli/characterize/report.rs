@@ -9,7 +9,7 @@ use wattgate_runtime::Milliwatts;
 use crate::characterize::breakdown::{Breakdown, breakdown};
 use crate::characterize::page::page;
 use crate::cli::{Failure, print_json, print_text};
-use wattgate_trainer::cli::{inputs::BlankArgument, inputs::read_fed, inputs::refuse_input};
+use wattgate_trainer::cli::{inputs::RowsArguments, inputs::read_fed, inputs::refuse_input};
 
 const EXAMPLE: &str = "\
 Example:
@@ -32,7 +32,7 @@ pub struct Arguments {
     #[arg(value_name = "CORPUS", required = true)]
     corpora: Vec<PathBuf>,
     #[command(flatten)]
-    blank: BlankArgument,
+    rows: RowsArguments,
     /// Power of the idle board, with its unit: 7.5W
     #[arg(long, value_name = "POWER", value_parser = quantity::power)]
     idle: Option<Milliwatts>,
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut files = Vec::new();
     for path in &arguments.corpora {
-        let fed = read_fed(path, arguments.blank.meaning())?;
+        let fed = read_fed(path, arguments.rows.reading())?;
         files.push((path.display().to_string(), fed));
     }
     let idle_w = arguments.idle.map(|idle| f64::from(idle.0) / 1e3);
