@@ -311,6 +311,13 @@ impl World for Process {
         self.files.is_lost()
     }
 
+    fn told_name(&self) -> Option<String> {
+        match &self.source {
+            Source::Output(_) => None,
+            Source::Socket(socket) => socket.name().map(str::to_owned),
+        }
+    }
+
     fn telling(&self) -> String {
         match &self.source {
             Source::Output(output) => output.explain(),
