@@ -115,14 +115,14 @@ impl Refit {
         }
         let fitted = self.planner.exchange(Call::Fit)?.fitted();
         let files = BoardFiles::new(common.speed);
-        usable(
-            &fitted,
-            &self.path,
-            self.limit,
-            common,
-            &files,
-            &self.corpus,
-        )?;
+        let (path, corpus) = (&self.path, &self.corpus);
+        if let Err(why) = usable(&fitted, path, self.limit, common, &files, corpus) {
+            note(format_args!(
+                "warning: {} stays as it was: {why}",
+                path.display()
+            ));
+            return Ok(());
+        }
         prepare(&self.path, "--model")?.commit(&fitted.model)?;
         if self.is_for_daemon {
             set_model(&mut Client::connect(&common.root)?, &self.path)?;
