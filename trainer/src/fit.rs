@@ -6,6 +6,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use wattgate_cli::planning::power_bound_ratio;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::shape::Shape;
@@ -150,6 +151,8 @@ pub struct Report {
     /// By how much the bound of another unit's power exceeds that of these units at 95 %, as a ratio; `None` if the model
     /// supports no such bound.
     pub other_units_power_ratio: Option<f64>,
+    /// How far the bound of the power at 95 % is above the prediction, as a mean ratio over the front.
+    pub power_bound_ratio: Option<f64>,
     /// Seed of the split and the training.
     pub seed: u64,
     /// Number of training modes.
@@ -307,6 +310,7 @@ pub fn fit(
         units: corpus.units.profiled.iter().map(of_unit).collect(),
         unit_doubts: corpus.units.doubts.iter().map(Doubt::to_string).collect(),
         other_units_power_ratio: exported.bands.other_units_power_ratio(Confidence::P95),
+        power_bound_ratio: power_bound_ratio(&model, Confidence::P95),
         seed: options.seed,
         modes_used,
         modes_held_out: held_out.len(),

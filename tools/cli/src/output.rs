@@ -16,6 +16,12 @@ pub struct OutputError {
     source: io::Error,
 }
 
+impl From<OutputError> for io::Error {
+    fn from(error: OutputError) -> Self {
+        error.source
+    }
+}
+
 /// An output file that is replaced by [`AtomicFile::commit`]; until then the old file stays.
 #[derive(Debug)]
 pub struct AtomicFile {

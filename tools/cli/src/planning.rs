@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wattgate_runtime::{Confidence, Front, Model};
 
 use crate::json::Mode;
 
@@ -39,6 +40,37 @@ pub struct Axes {
 /// The one value of a clock that the board does not show, such as the memory clock in a container. Nothing depends on it but
 /// that all modes have the same.
 pub const NOT_SHOWN: u32 = 1;
+
+/// Minimum number of modes of a model.
+pub const LEAST_MODES: usize = 5;
+
+/// Number of modes from which their errors alone carry a confidence of 95 %: 1 − ½ / (n + 1). A prior widens the guard
+/// band of fewer modes.
+pub const ENOUGH_MODES: usize = 9;
+
+/// Minimum number of modes of a model with a confidence; `None` if no model has it. A guard band has knots at 95, 98
+/// and 99 %. Up to the first one a prior stands in for missing modes; n modes carry 1 − ½ / (n + 1).
+pub fn least_modes(confidence: Confidence) -> Option<usize> {
+    match confidence.per_ten_thousand() {
+        ..=9_500 => Some(LEAST_MODES),
+        ..=9_800 => Some(24),
+        ..=9_900 => Some(49),
+        _ => None,
+    }
+}
+
+/// Room for the modes of a front; a longer front is thinned.
+const FRONT_POINTS: usize = 256;
+
+/// How far the bound of the power is above the prediction, as a mean ratio over the modes that a query may choose.
+/// `None` without powers, or if the model does not have the confidence.
+pub fn power_bound_ratio(model: &Model<'_>, confidence: Confidence) -> Option<f64> {
+    let front = Front::<FRONT_POINTS>::from_model(model, &model.profiled(), confidence);
+    let ratios = front.points().iter().filter(|point| point.power.0 > 0);
+    let ratios = ratios.map(|point| f64::from(point.guarded.0) / f64::from(point.power.0));
+    let (sum, count) = ratios.fold((0.0, 0.0), |(sum, count), ratio| (sum + ratio, count + 1.0));
+    (model.has_power() && count > 0.0).then(|| sum / count)
+}
 
 /// Number of the modes in which an idle board is measured.
 pub const IDLE_MODES: usize = 5;

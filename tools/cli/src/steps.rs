@@ -20,9 +20,11 @@
 //! | `fetch_ms` | time since the start of the sender in which steps waited for their data, cumulative, in ms with at most three digits after the point |
 //! | `compute_ms` | time since then in which the GPU computed, likewise |
 //!
-//! **Several senders.** Linux tells the receiver the process of each datagram. A sender is a
-//! process and a name; its count never goes backwards. Senders of the same name do the same steps,
-//! as the ranks of a data-parallel training do; those of different names do different work.
+//! **Several senders.** Linux tells the receiver the process of each datagram, and the address of its
+//! socket. A sender is a process, an address and a name; its count never goes backwards. So a counter has
+//! a socket of its own with an address, which Linux chooses for it (`autobind` in unix(7)). Senders of the
+//! same name do the same steps, as the ranks of a data-parallel training do; those of different names do
+//! different work.
 //!
 //! **The sender never blocks.** It ignores errors, because a lost line costs nothing: the next one
 //! has the count. It sends at most one line each 20 ms, and on close a count that it has not sent
@@ -307,8 +309,9 @@ fn is_over(start: Option<Instant>, time: Duration, now: Instant) -> bool {
     start.is_none_or(|start| now.saturating_duration_since(start) >= time)
 }
 
+/// A socket with an address of its own, if Linux gives it one, which tells this counter from others.
 fn connected(path: &Path) -> io::Result<UnixDatagram> {
-    let socket = UnixDatagram::unbound()?;
+    let socket = UnixDatagram::bind("").or_else(|_| UnixDatagram::unbound())?;
     socket.set_nonblocking(true)?;
     socket.connect(path)?;
     Ok(socket)

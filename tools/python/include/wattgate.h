@@ -27,6 +27,9 @@ static inline int wattgate_connect(void)
         return -1;
     memcpy(to.sun_path, path, strlen(path));
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    /* Linux chooses an address, which tells this counter from others of a container. */
+    if (fd >= 0)
+        (void)!bind(fd, (struct sockaddr *)&to, sizeof to.sun_family);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
         return fd;
     close(fd);

@@ -150,13 +150,23 @@ pub struct Choices {
 impl Choices {
     /// Reads the config's model and selects the front from the modes that the board supports, for the unit with this id.
     pub fn read(config: &Config, board: &Board, unit: Option<UnitId>) -> Result<Self, SetupError> {
-        let path = || config.model.clone();
         let bytes = read(&config.model).map_err(|source| SetupError::Model {
-            path: path(),
+            path: config.model.clone(),
             source,
         })?;
+        Self::from_bytes(&bytes, config, board, unit)
+    }
+
+    /// The same for a model that need not be in the config's file yet.
+    pub fn from_bytes(
+        bytes: &[u8],
+        config: &Config,
+        board: &Board,
+        unit: Option<UnitId>,
+    ) -> Result<Self, SetupError> {
+        let path = || config.model.clone();
         let format = |why| SetupError::Format { path: path(), why };
-        let model = Model::parse(&bytes).map_err(format)?;
+        let model = Model::parse(bytes).map_err(format)?;
         let provenance = model.provenance().map_err(format)?;
         if !model.has_power() {
             return Err(SetupError::NoPower { path: path() });
@@ -203,7 +213,7 @@ impl Choices {
             unit,
             distrust: None,
             origin: format!("{kind}, {} on {device}", provenance.workload),
-            model: bytes.as_slice().into(),
+            model: bytes.into(),
             confidence: config.confidence,
             cores: config.cores,
             grid,
@@ -475,6 +485,25 @@ impl Choices {
 impl Setup {
     /// Reads the model and discovers the board. Writes nothing.
     pub fn new(config: Config, files: &impl Files, root: &Path) -> Result<Self, SetupError> {
+        Self::build(config, None, files, root)
+    }
+
+    /// The same for a model that need not be in the config's file yet.
+    pub fn with_model(
+        config: Config,
+        model: &[u8],
+        files: &impl Files,
+        root: &Path,
+    ) -> Result<Self, SetupError> {
+        Self::build(config, Some(model), files, root)
+    }
+
+    fn build(
+        config: Config,
+        model: Option<&[u8]>,
+        files: &impl Files,
+        root: &Path,
+    ) -> Result<Self, SetupError> {
         let mut board = Board::discover(files, root)?;
         let mut config = config;
         if config.current.is_some() {
@@ -484,7 +513,11 @@ impl Setup {
             board.check_backstop(files)?;
         }
         board.set_clocks(config.clocks);
-        let choices = Choices::read(&config, &board, ThisUnit::id(files, root))?;
+        let unit = ThisUnit::id(files, root);
+        let choices = match model {
+            Some(model) => Choices::from_bytes(model, &config, &board, unit)?,
+            None => Choices::read(&config, &board, unit)?,
+        };
         Ok(Self {
             config,
             board,

@@ -79,7 +79,7 @@ pub enum PlannerError {
 }
 
 /// Modes from a list, in its order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct List(pub VecDeque<PowerMode>);
 
 impl Planner for List {

@@ -318,6 +318,13 @@ impl World for Process {
         }
     }
 
+    fn told_name(&self) -> Option<String> {
+        match &self.source {
+            Source::Output(_) => None,
+            Source::Socket(socket) => socket.name().map(str::to_owned),
+        }
+    }
+
     fn telling(&self) -> String {
         match &self.source {
             Source::Output(output) => output.explain(),

@@ -13,6 +13,7 @@ use thiserror::Error;
 use wattgate_cli::planning::Kind;
 use wattgate_runtime::{Kilohertz, PowerMode};
 
+use crate::name::is_name;
 use crate::window::Measured;
 
 /// Why a mode has no measurement.
@@ -191,11 +192,12 @@ pub enum CorpusError {
     /// The file is no corpus of this program.
     #[error("{}: {why}", path.display())]
     Defect { path: PathBuf, why: String },
-    /// The file has rows of another board, workload, TPC mask or unit.
-    #[error("{}: line {line} is of `{found}`, expected `{expected}`", path.display())]
+    /// The file has rows of something else, which would mix with those to come.
+    #[error("{}: line {line} is of {what} `{found}`, expected `{expected}`; {}", path.display(), what.advice(found))]
     Other {
         path: PathBuf,
         line: u64,
+        what: Of,
         found: String,
         expected: String,
     },
@@ -206,6 +208,75 @@ pub enum CorpusError {
         path.display()
     )]
     NotFed { path: PathBuf },
+}
+
+/// What all rows of a file are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    Board,
+    Workload,
+    /// The TPCs of its GPU that are gated.
+    Mask,
+    Unit,
+}
+
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Board => "board",
+            Self::Workload => "workload",
+            Self::Mask => "TPC_PG_MASK",
+            Self::Unit => "unit",
+        })
+    }
+}
+
+impl Of {
+    /// What to do about a file with rows of something else.
+    fn advice(self, found: &str) -> String {
+        match self {
+            Self::Workload if is_name(found) => {
+                format!(
+                    "name another file with -o, or say --name {found} if it is the same workload"
+                )
+            }
+            Self::Workload => "name another file with -o".to_owned(),
+            Self::Board | Self::Mask | Self::Unit => {
+                "name another file with -o, or move this one away".to_owned()
+            }
+        }
+    }
+}
+
+/// What the rows of a session are of.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    pub device: &'a str,
+    /// `None` as long as the workload may tell another name.
+    pub workload: Option<&'a str>,
+    pub tpc_pg_mask: Option<u32>,
+    pub unit: Option<&'a str>,
+}
+
+impl Origin<'_> {
+    /// What a row is of that this is not, with what the row has and what this has. A file `has_units` or not.
+    fn differs(&self, row: &Row, has_units: bool) -> Option<(Of, String, String)> {
+        let mask = |mask: Option<u32>| mask.map_or("none".to_owned(), |mask| mask.to_string());
+        let unit = |unit: Option<&str>| unit.unwrap_or("none").to_owned();
+        let workload = self.workload.unwrap_or(&row.workload);
+        let of_unit = match has_units {
+            true => row.unit.as_deref(),
+            false => self.unit,
+        };
+        let all = [
+            (Of::Board, row.device.clone(), self.device.to_owned()),
+            (Of::Workload, row.workload.clone(), workload.to_owned()),
+            (Of::Mask, mask(row.tpc_pg_mask), mask(self.tpc_pg_mask)),
+            (Of::Unit, unit(of_unit), unit(self.unit)),
+        ];
+        all.into_iter()
+            .find(|(_, found, expected)| found != expected)
+    }
 }
 
 /// The columns that each version of wattgate added, the newest version first.
@@ -282,13 +353,7 @@ impl CorpusFile {
     /// Opens the file, or creates it. Removes an incomplete last line, which a power cut leaves. A file of an
     /// earlier version keeps its columns. It is an error if the file has rows of another board, workload,
     /// TPC mask or unit.
-    pub fn open(
-        path: &Path,
-        device: &str,
-        workload: &str,
-        tpc_pg_mask: Option<u32>,
-        unit: Option<&str>,
-    ) -> Result<Self, CorpusError> {
+    pub fn open(path: &Path, origin: &Origin<'_>) -> Result<Self, CorpusError> {
         let at = |source| CorpusError::Io {
             path: path.to_owned(),
             source,
@@ -319,37 +384,16 @@ impl CorpusFile {
         let mut reader = csv::Reader::from_reader(&text.as_bytes()[..complete]);
         let rows = reader.deserialize().collect::<Result<Vec<Row>, _>>();
         let rows = rows.map_err(|error| defect(error.to_string()))?;
-        let gated = |mask: Option<u32>| match mask {
-            Some(mask) => format!("tpc_pg_mask {mask}"),
-            None => "no tpc_pg_mask".to_owned(),
-        };
-        let named = |unit: Option<&str>| match unit {
-            Some(unit) => format!("unit {unit}"),
-            None => "no unit".to_owned(),
-        };
-        let of_unit = named(unit);
         let has_units = columns.iter().any(|column| column == "unit");
-        let expected = [device, workload, &gated(tpc_pg_mask), &of_unit];
         for (row, line) in rows.iter().zip(2..) {
-            let of_unit = match has_units {
-                true => named(row.unit.as_deref()),
-                false => of_unit.clone(),
-            };
-            let found = [
-                &row.device,
-                &row.workload,
-                &gated(row.tpc_pg_mask),
-                &of_unit,
-            ];
-            for (found, expected) in found.into_iter().zip(expected) {
-                if found != expected {
-                    return Err(CorpusError::Other {
-                        path: path.to_owned(),
-                        line,
-                        found: found.clone(),
-                        expected: expected.to_owned(),
-                    });
-                }
+            if let Some((what, found, expected)) = origin.differs(row, has_units) {
+                return Err(CorpusError::Other {
+                    path: path.to_owned(),
+                    line,
+                    what,
+                    found,
+                    expected,
+                });
             }
         }
         // Only now, when the file is known to be a corpus.

@@ -57,12 +57,19 @@ impl Drop for Scribe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Origin;
 
     #[test]
     fn all_rows_are_in_the_file_at_the_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("corpus.csv");
-        let open = || CorpusFile::open(&path, "board", "work", None, None).expect("a corpus");
+        let origin = Origin {
+            device: "board",
+            workload: Some("work"),
+            tpc_pg_mask: None,
+            unit: None,
+        };
+        let open = || CorpusFile::open(&path, &origin).expect("a corpus");
         let scribe = Scribe::start(open());
         for cores in 1..=20 {
             scribe.append(Row {

@@ -103,7 +103,10 @@ pub enum SessionError {
     #[error("the steps cannot be counted: {telling}")]
     NoCount { telling: String },
     /// A count is less than the one before.
-    #[error("the count of steps went backwards, from {from} to {to}")]
+    #[error(
+        "the count of steps went backwards, from {from} to {to}: two counters are taken for one; send each from a \
+         socket with an address of its own, or with a name of its own"
+    )]
     Backwards { from: u64, to: u64 },
     /// The workload and the user give different minibatches.
     #[error("the workload reports {told} samples in a step, but --minibatch is {stated}")]
@@ -390,12 +393,15 @@ impl<'a, W: World> Session<'a, W> {
         corpus: &mut CorpusFile,
         progress: &mut impl FnMut(Progress<'_>, Duration),
     ) -> Result<(), SessionError> {
-        self.stepped = self.world.now();
-        self.start(progress)?;
-        self.await_step(progress)?;
+        self.await_workload(progress)?;
         let limit_mw = self.allowed_mw().unwrap_or(f64::INFINITY);
         let feeding = corpus.kept(self.feeding());
-        for mut row in std::mem::take(&mut self.idle) {
+        // A corpus that another run began may have the idle board.
+        let is_new = corpus.keeps_idle() && corpus.idle().next().is_none();
+        for mut row in std::mem::take(&mut self.idle)
+            .into_iter()
+            .filter(|_| is_new)
+        {
             row.feed(feeding.clone());
             corpus.append(row.clone())?;
             progress(Progress::Row(&row), self.world.now());
@@ -467,6 +473,27 @@ impl<'a, W: World> Session<'a, W> {
             self.retreat()?;
         }
         Ok(self.call(planner, Call::Fit)?.fitted())
+    }
+
+    /// Waits for the first step, which may tell the workload's name, and how it is fed.
+    pub fn await_workload(
+        &mut self,
+        progress: &mut impl FnMut(Progress<'_>, Duration),
+    ) -> Result<(), SessionError> {
+        if self.last_count.is_some() {
+            return Ok(());
+        }
+        self.stepped = self.world.now();
+        self.start(progress)?;
+        self.await_step(progress)
+    }
+
+    /// Names the workload of all rows.
+    pub fn set_name(&mut self, workload: &str) {
+        workload.clone_into(&mut self.task.workload);
+        for row in &mut self.idle {
+            workload.clone_into(&mut row.workload);
+        }
     }
 
     /// Waits for the first step. With a limit the CPU's clock rises meanwhile.

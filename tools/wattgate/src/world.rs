@@ -81,6 +81,11 @@ pub trait World {
         false
     }
 
+    /// The name that the workload tells, if it tells one.
+    fn told_name(&self) -> Option<String> {
+        None
+    }
+
     /// How the workload tells its steps, for the user of one that does not.
     fn telling(&self) -> String {
         "the workload counts its steps on the socket that WATTGATE_SOCKET names, one line `steps=N` \

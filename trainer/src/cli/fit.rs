@@ -22,7 +22,7 @@ use crate::learn::reference::Reference;
 use crate::learn::split::Amount;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
-use wattgate_cli::planning::MOST_REFERENCES;
+use wattgate_cli::planning::{ENOUGH_MODES, MOST_REFERENCES};
 use wattgate_runtime::{Microseconds, Milliwatts, PowerMode};
 
 const EXAMPLE: &str = "\
@@ -54,7 +54,8 @@ most modes is the reference of the others, so that a few modes of them are enoug
 gets no file, because no measurement stands behind its bounds. `select --minibatch any` chooses among the files.
 
 With --json: {\"version\": 1, \"kind\", \"device\", \"workload\", \"reference\",
-\"units\": [{\"id\", \"time_ratio\", \"power_ratio\"}], \"unit_doubts\", \"other_units_power_ratio\", \"seed\", \"modes_used\",
+\"units\": [{\"id\", \"time_ratio\", \"power_ratio\"}], \"unit_doubts\", \"other_units_power_ratio\", \"power_bound_ratio\",
+\"seed\", \"modes_used\",
 \"modes_held_out\", \"sampling\", \"modes_in_grid\", \"shape\", \"teacher\": {\"time_mape\",
 \"power_mape\"}, \"student\": {…}, \"exported\": {…}, \"expected\": {…}, \"suspects\": [{\"mode\",
 \"target\", \"ratio\"}], \"doubtful\": [as suspects], \"contradictions\": [{\"mode\", \"target\", \"runs\": [lowest, highest]}],
@@ -359,6 +360,16 @@ fn text(report: &Report, spans: &str) -> String {
     if let Some(ratio) = report.other_units_power_ratio {
         text += &format!(
             "other units of the board: the bound of the power at 95 % is {:.1} % higher\n",
+            100.0 * (ratio - 1.0)
+        );
+    }
+    if let Some(ratio) = report.power_bound_ratio
+        && report.modes_used < ENOUGH_MODES
+    {
+        text += &format!(
+            "{} modes are few, so a prior widens the bounds: a mode under a limit counts {:.1} % above its predicted power at \
+             95 %; {ENOUGH_MODES} modes or more narrow that\n",
+            report.modes_used,
             100.0 * (ratio - 1.0)
         );
     }

@@ -18,7 +18,14 @@
 //!
 //! for n residuals. The ½ stands for one new residual, larger than all others: it exceeds its margin with
 //! one of its two signs. So few residuals widen the band, and a confidence above 1 − ½ / (n + 1) gets
-//! none. In a model of time alone the margin is one ratio and holds for any mode.
+//! none from them.
+//!
+//! Up to a confidence of 95 % a prior fills that gap, for fewer than nine residuals: a new zᵢ then follows Student's
+//! distribution with n degrees of freedom. Its scale is 1, as if the teacher's standard deviations were right, or
+//! the scale at which the largest residual has a risk of ½ / (n + 1), whichever is larger. Few residuals that
+//! happen to be small do not narrow the band. The margin is the least with R ≤ 1 − confidence.
+//!
+//! In a model of time alone the margin is one ratio and holds for any mode.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use wattgate_runtime::guard::{GuardBand, Knot, MOST_DEVIATIONS};
@@ -38,6 +45,13 @@ const MOST_RATIO: f64 = 5.0;
 
 /// Residuals that stand for all, where a unit is drawn as well: their tails matter less.
 const MOST_RESIDUALS: usize = 64;
+
+/// The highest confidence that fewer residuals than it needs get from the prior, in units of 1/10,000. The daemon
+/// asks for it by default.
+const BY_PRIOR: u16 = 9_500;
+
+/// Number of quantiles that stand for the prior.
+const PRIOR_QUANTILES: u32 = 512;
 
 /// Resolution of a margin.
 const RESOLUTION: f64 = 1.0 / 8_192.0;
@@ -78,7 +92,7 @@ pub type Offered = (Candidate, Option<Candidate>);
 /// The guard bands of time and power, in deviations, from the cross-validated residuals of both and from
 /// the modes on offer, at least one. For a model of time alone, that of the time in ratios.
 pub fn bands(left_out: &[LeftOut], offered: &[Offered]) -> (GuardBand, Option<GuardBand>) {
-    let [times, powers] = Target::ALL.map(|target| standardised(left_out, target));
+    let residuals = Target::ALL.map(|target| standardised(left_out, target));
     let has_power = offered.iter().all(|(_, power)| power.is_some());
     let both: Vec<[Candidate; 2]> = offered
         .iter()
@@ -92,41 +106,43 @@ pub fn bands(left_out: &[LeftOut], offered: &[Offered]) -> (GuardBand, Option<Gu
     // The margins of the confidence before.
     let mut before = [0.0, 0.0];
     for per_ten_thousand in CONFIDENCES {
-        let at_most = 1.0 - f64::from(per_ten_thousand) / 1e4;
         let knot = |margin: f64| Knot {
             per_ten_thousand,
             q16: (margin * Q16).ceil() as u32,
         };
-        let found = match per_ten_thousand {
+        let [times, powers] = residuals
+            .each_ref()
+            .map(|z| NewResidual::after(z, per_ten_thousand));
+        let found = match (per_ten_thousand, times) {
             // The prediction itself.
-            5_000 => Some([Some(0.0), Some(0.0)]),
-            _ => {
+            (5_000, _) => Some([Some(0.0), Some(0.0)]),
+            (_, None) => None,
+            (_, Some(times)) => {
                 let any_time = |margin| {
-                    risk(
-                        &times,
-                        &any_mode(offered.iter().map(|mode| &mode.0), margin),
-                    )
+                    let any = any_mode(offered.iter().map(|mode| &mode.0), margin);
+                    risk(&times.z, &any)
                 };
-                let least = |quantity: usize, z: &[f64], risk: &dyn Fn(f64) -> f64| {
-                    least_margin((before[quantity], most), allowed(at_most, z.len())?, risk)
+                let least = |quantity: usize, of: &NewResidual, risk: &dyn Fn(f64) -> f64| {
+                    least_margin((before[quantity], most), of.allowed, risk)
                 };
                 let mut time = least(0, &times, &any_time);
                 let mut power = None;
                 for _ in 0..PASSES {
-                    let Some(of_time) = time.filter(|_| has_power) else {
+                    let (Some(of_time), Some(powers)) = (time.filter(|_| has_power), &powers)
+                    else {
                         break;
                     };
-                    power = least(1, &powers, &|margin| {
+                    power = least(1, powers, &|margin| {
                         let chosen = chosen(&both, [of_time, margin], Target::Power);
                         let any = any_mode(both.iter().map(|mode| &mode[1]), margin);
-                        risk(&powers, &chosen).max(risk(&powers, &any))
+                        risk(&powers.z, &chosen).max(risk(&powers.z, &any))
                     });
                     let Some(of_power) = power else {
                         break;
                     };
                     time = least(0, &times, &|margin| {
                         let chosen = chosen(&both, [margin, of_power], Target::Time);
-                        risk(&times, &chosen).max(any_time(margin))
+                        risk(&times.z, &chosen).max(any_time(margin))
                     });
                 }
                 time.map(|time| [Some(time), power])
@@ -165,7 +181,7 @@ pub fn others(
     (time, power): (&GuardBand, Option<&GuardBand>),
     units: [&Spread; 2],
 ) -> [Vec<Knot>; 2] {
-    let z = Target::ALL.map(|target| few(&standardised(left_out, target)));
+    let residuals = Target::ALL.map(|target| standardised(left_out, target));
     let both: Option<Vec<[Candidate; 2]>> = offered
         .iter()
         .map(|(time, power)| Some([*time, (*power)?]))
@@ -185,11 +201,12 @@ pub fn others(
             }
             _ => any_mode(offered.iter().map(|mode| &mode.0), at(knot).ln()),
         };
-        let at_most = 1.0 - f64::from(knot.per_ten_thousand) / 1e4;
-        let risk = |ratio: f64| risk_on_others(&z[quantity], &chosen, units[quantity], ratio);
-        let found = allowed(at_most, left_out.len()).and_then(|allowed| {
-            let range = (before, MOST_RATIO);
-            least_margin(range, allowed, risk)
+        let new = NewResidual::after(&residuals[quantity], knot.per_ten_thousand);
+        let found = new.and_then(|new| {
+            let (z, range) = (few(&new.z), (before, MOST_RATIO));
+            least_margin(range, new.allowed, |ratio| {
+                risk_on_others(&z, &chosen, units[quantity], ratio)
+            })
         });
         found.unwrap_or(MOST_RATIO)
     };
@@ -245,11 +262,7 @@ pub fn deviations(residuals: &[Residual], risk: f64) -> f64 {
             let above = (2.0 * allowed * n).floor() as usize;
             z[z.len() - 1 - above.min(z.len() - 1)]
         }
-        None => {
-            let student = StudentsT::new(0.0, 1.0, n).expect("degrees of freedom");
-            let quantile = |risk: f64| student.inverse_cdf(1.0 - risk);
-            largest * quantile(risk) / quantile(0.5 / (n + 1.0))
-        }
+        None => scale(*largest, z.len()) * student(z.len()).inverse_cdf(1.0 - risk),
     }
 }
 
@@ -276,6 +289,45 @@ fn allowed(risk: f64, n: usize) -> Option<f64> {
     // The tolerance is for confidences whose decimal fraction is not a binary one.
     let allowed = (risk * (n + 1.0) - 0.5) / n + 1e-12;
     (allowed >= 0.0).then_some(allowed)
+}
+
+/// Student's distribution with as many degrees of freedom as there are residuals, at least one.
+fn student(residuals: usize) -> StudentsT {
+    StudentsT::new(0.0, 1.0, residuals as f64).expect("degrees of freedom")
+}
+
+/// The scale of Student's distribution at which a new residual exceeds the largest of n with the risk ½ / (n + 1).
+fn scale(largest: f64, n: usize) -> f64 {
+    largest / student(n).inverse_cdf(1.0 - 0.5 / (n as f64 + 1.0))
+}
+
+/// What a new residual may be.
+struct NewResidual {
+    /// Absolute standardised values, ascending, each as likely as the others.
+    z: Vec<f64>,
+    /// The largest R.
+    allowed: f64,
+}
+
+impl NewResidual {
+    /// After some ascending residuals, for a confidence in units of 1/10,000. `None` if they do not carry it.
+    fn after(z: &[f64], per_ten_thousand: u16) -> Option<Self> {
+        let at_most = 1.0 - f64::from(per_ten_thousand) / 1e4;
+        let largest = *z.last()?;
+        if let Some(allowed) = allowed(at_most, z.len()) {
+            let z = z.to_vec();
+            return Some(Self { z, allowed });
+        }
+        let (scale, student) = (scale(largest, z.len()).max(1.0), student(z.len()));
+        let quantile = |at: u32| {
+            let share = (f64::from(at) + 0.5) / f64::from(PRIOR_QUANTILES);
+            scale * student.inverse_cdf(0.5 + 0.5 * share)
+        };
+        (per_ten_thousand <= BY_PRIOR).then(|| Self {
+            z: (0..PRIOR_QUANTILES).map(quantile).collect(),
+            allowed: at_most,
+        })
+    }
 }
 
 /// A chosen mode: what is expected of it, how far it may exceed its prediction, and for which share
@@ -408,6 +460,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
     use rand_distr::{Distribution, StandardNormal};
+    use wattgate_cli::planning::least_modes;
     use wattgate_runtime::Confidence;
 
     fn left_out(z: &[f64]) -> Vec<LeftOut> {
@@ -472,13 +525,81 @@ mod tests {
     }
 
     #[test]
-    fn few_residuals_carry_no_high_confidence() {
-        for (n, highest) in [(5, 9_000), (8, 9_000), (9, 9_500), (24, 9_800), (49, 9_900)] {
+    fn few_residuals_carry_no_confidence_above_95_percent() {
+        for (n, highest) in [(5, 9_500), (9, 9_500), (24, 9_800), (49, 9_900)] {
             let z = left_out(&vec![1.0; n]);
             let (time, power) = bands(&z, &offered(0.05, 0.05));
             for band in [time, power.expect("a power")] {
                 let last = band.knots().last().expect("a knot");
                 assert_eq!(last.per_ten_thousand, highest, "{n} residuals");
+            }
+            let highest = Confidence::new(highest).expect("a confidence");
+            let above = Confidence::new(highest.per_ten_thousand() + 1).expect("a confidence");
+            assert!(least_modes(highest) <= Some(n), "{n} residuals");
+            assert!(
+                least_modes(above).is_none_or(|least| least > n),
+                "{n} residuals"
+            );
+        }
+        for confidence in [9_500, 9_800, 9_900] {
+            let confidence = Confidence::new(confidence).expect("a confidence");
+            let least = least_modes(confidence).expect("a number");
+            let (_, power) = bands(&left_out(&vec![1.0; least]), &offered(0.05, 0.05));
+            assert!(
+                power.expect("a power").margin(confidence).is_ok(),
+                "{least}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_prior_widens_the_band_of_few_residuals() {
+        let at_95 = |z: &[f64]| {
+            let (time, power) = bands(&left_out(z), &offered(0.05, 0.05));
+            [time, power.expect("a power")].map(|band| margin(&band, 9_500).expect("supported"))
+        };
+        // Student's t with 5 degrees of freedom: 2.015, and 1.616 at the risk ½ / 6.
+        let mut five = [0.3, 0.1, 0.5, 0.2, 0.4];
+        for (largest, expected) in [(0.5, 2.015), (1.6, 2.015), (3.0, 3.0 * 2.015 / 1.616)] {
+            five[2] = largest;
+            for found in at_95(&five) {
+                assert!((found / expected - 1.0).abs() < 0.01, "{largest}: {found}");
+            }
+        }
+        // Nine residuals carry 95 % alone.
+        let [_, eight] = at_95(&[1.7; 8]);
+        let [_, nine] = at_95(&[1.7; 9]);
+        assert!((1.699..1.702).contains(&nine), "{nine}");
+        assert!(nine < eight && eight < 1.1 * 1.86, "{eight}");
+    }
+
+    /// Normal errors that the teacher knows up to a factor. The prior is made for these few modes.
+    #[test]
+    fn a_new_mode_exceeds_the_band_of_few_residuals_as_often_as_stated() {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let mut normal = move || -> f64 { StandardNormal.sample(&mut random) };
+        for n in 5..9 {
+            for factor in [0.5, 1.0, 2.0] {
+                let (mut over, runs) = (0, 4_000);
+                for _ in 0..runs {
+                    let mut z: Vec<f64> = (0..n).map(|_| (factor * normal()).abs()).collect();
+                    z.sort_unstable_by(f64::total_cmp);
+                    let new = NewResidual::after(&z, 9_500).expect("a prior");
+                    let one = |margin: f64| Chosen {
+                        log: 0.0,
+                        error: Error {
+                            sd: 1.0,
+                            offset: 0.0,
+                        },
+                        margin,
+                        share: 1.0,
+                    };
+                    let margin = |margin: f64| risk(&new.z, &[one(margin)]);
+                    let margin = least_margin((0.0, 16.0), new.allowed, margin).expect("a margin");
+                    over += u32::from(factor * normal() > margin);
+                }
+                let share = f64::from(over) / f64::from(runs);
+                assert!(share < 0.065, "{n} residuals, factor {factor}: {share}");
             }
         }
     }

@@ -8,6 +8,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
+use wattgate_cli::planning::LEAST_MODES;
 
 use crate::corpus::Corpus;
 use crate::corpus::modes::{Known, disagreeing, profiled};
@@ -17,7 +18,7 @@ use crate::learn::plan;
 use crate::learn::priors::Priors;
 
 /// Minimum number of training modes.
-pub const MIN_MODES: usize = 5;
+pub const MIN_MODES: usize = LEAST_MODES;
 
 /// How the training modes are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

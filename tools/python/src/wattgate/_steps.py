@@ -153,6 +153,8 @@ def _connect(path: str) -> Optional[socket.socket]:
     try:
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         receiver.setblocking(False)
+        # Linux chooses an address, which tells this counter from others of a container.
+        receiver.bind("")
         receiver.connect(path)
         return receiver
     except OSError:

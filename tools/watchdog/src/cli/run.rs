@@ -144,6 +144,15 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let textfile = metrics(config.metrics.as_ref(), &place.root);
     let clients = Socket::open(&directory(&place.root), group);
     let clients = or_warn(clients, format_args!("cannot open the socket for clients"));
+    if let (None, Some(group)) = (&clients, &config.group) {
+        log(
+            Priority::Warning,
+            format_args!(
+                "clients of the group `{group}` are not served: if the group is not that of the unit, add \
+                 SupplementaryGroups={group} to it"
+            ),
+        );
+    }
     let root = Socket::open_root(&root_directory(&place.root));
     let root = or_warn(root, format_args!("cannot open the socket for root"));
     let services = Services::new(root, clients);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use wattgate_board::Clocks;
 use wattgate_cli::aim::Wanted;
 use wattgate_cli::exit::note;
-use wattgate_runtime::{Confidence, Limit, Milliwatts};
+use wattgate_runtime::{Limit, Milliwatts, SelectError};
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
 use wattgate_watchdog::config::Config;
@@ -18,6 +18,7 @@ use wattgate_watchdog::quantity::Memory;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
 
+use super::site::confidence;
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::deadline::DeadlineEnd;
@@ -26,7 +27,7 @@ use crate::process::Process;
 use crate::window::Count;
 use crate::world::World;
 
-/// The setup for a model and a limit. Errors if the board can do none of the model's modes within
+/// The setup for the model of a file and a limit. Errors if the board can do none of the model's modes within
 /// the limit.
 pub fn setup(
     model: &Path,
@@ -34,7 +35,41 @@ pub fn setup(
     root: &Path,
     files: &BoardFiles,
 ) -> Result<Setup, Failure> {
-    let config = Config {
+    let setup = Setup::new(config(model, limit, root), files, root)?;
+    if let Some(why) = &setup.choices.distrust {
+        note(format_args!("warning: {}: {why}", model.display()));
+    }
+    within(limit, setup)
+}
+
+/// The same for a model that is not in its file yet.
+pub fn setup_of(
+    bytes: &[u8],
+    model: &Path,
+    limit: Milliwatts,
+    root: &Path,
+    files: &BoardFiles,
+) -> Result<Setup, Failure> {
+    let config = config(model, limit, root);
+    within(limit, Setup::with_model(config, bytes, files, root)?)
+}
+
+/// Fails if no mode of a setup is within its limit, as far as the model's predictions are used.
+fn within(limit: Milliwatts, setup: Setup) -> Result<Setup, Failure> {
+    match setup.choice() {
+        Err(SelectError::OverLimit { least_power }) if setup.choices.distrust.is_none() => {
+            Err(Failure::Limit {
+                limit,
+                least: least_power,
+            })
+        }
+        _ => Ok(setup),
+    }
+}
+
+/// The config of a daemon for a model and a limit, with the confidence of the daemon of this board.
+fn config(model: &Path, limit: Milliwatts, root: &Path) -> Config {
+    Config {
         model: model.to_owned(),
         limit: Limit {
             power: limit,
@@ -48,26 +83,13 @@ pub fn setup(
         max_limit: None,
         backstop: None,
         schedule: None,
-        confidence: Confidence::P95,
+        confidence: confidence(root),
         too_hot_mc: None,
         memory: Memory::DEFAULT,
         group: None,
         metrics: None,
         hardware_watchdog: None,
         gone: Vec::new(),
-    };
-    let setup = Setup::new(config, files, root)?;
-    if let Some(why) = &setup.choices.distrust {
-        note(format_args!("warning: {}: {why}", model.display()));
-        return Ok(setup);
-    }
-    match setup.choice() {
-        Ok(_) => Ok(setup),
-        Err(wattgate_runtime::SelectError::OverLimit { least_power }) => Err(Failure::Limit {
-            limit,
-            least: least_power,
-        }),
-        Err(_) => Ok(setup),
     }
 }
 

@@ -1,27 +1,28 @@
 //! `learn`: profiles within a limit, fits a model, installs it, and holds the limit.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
+use std::{fs, io, thread};
 
 use lexopt::Parser;
 use serde::Serialize;
 use wattgate_board::Preset;
 use wattgate_cli::exit::note;
 use wattgate_cli::json::Mode;
-use wattgate_cli::output::replace;
-use wattgate_cli::planning::ExpectedError;
-use wattgate_runtime::{Milliwatts, Model, PowerMode};
+use wattgate_cli::output::AtomicFile;
+use wattgate_cli::planning::{self, ENOUGH_MODES, ExpectedError, LEAST_MODES};
+use wattgate_runtime::{Confidence, Milliwatts, Model, PowerMode};
 use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::config;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::protocol::{Request, WantedLease};
+use wattgate_watchdog::setup::Setup;
 
 use super::options::{Common, PLAN, Plan, help, limit, parse, within};
-use super::profile::{Profiled, profile};
-use super::site::{Site, config, models};
-use super::{Failure, LEAST_MODES, hold, print, print_json};
+use super::profile::{Profiled, Ready};
+use super::site::{Site, config, make_folder, models, prepare};
+use super::{Failure, hold, print, print_json};
+use crate::board_files::BoardFiles;
 use crate::hold::End;
 use crate::operation::Onlooker;
 use crate::outlook::{Outlook, outlook};
@@ -39,7 +40,8 @@ Usage: wattgate learn --limit W [options] -- PROGRAM [arguments]
 
 Options:
   --limit W        The limit on the power of the module, such as 20W
-  --model FILE     The model to write [NAME.wgt, where the daemon looks for models]
+  --model FILE     The model to write [/var/lib/wattgate/models/BOARD/NAME.wgt, or beside the model of the
+                   daemon's config]
   --hold S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
 ";
 
@@ -85,7 +87,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     let learned = learn(&common, &plan, limit, model, time, &mut site);
     // A fit takes a while, in which nobody would watch the limit of a workload that runs.
     match site.close(learned)? {
-        Some(refit) => refit.run(&common.root),
+        Some(refit) => refit.run(&common),
         None => Ok(()),
     }
 }
@@ -96,21 +98,34 @@ struct Refit {
     rows: Vec<Row>,
     /// Number of the rows that are measurements, at least 1.
     measured: usize,
+    limit: Milliwatts,
     /// The model to replace.
     path: PathBuf,
+    /// The corpus with the rows.
+    corpus: PathBuf,
     /// Whether a daemon uses that model.
     is_for_daemon: bool,
 }
 
 impl Refit {
-    fn run(self, root: &Path) -> Result<(), Failure> {
+    fn run(self, common: &Common) -> Result<(), Failure> {
         note(format_args!("learning from {} more modes", self.measured));
         for row in self.rows {
             self.planner.exchange(Call::Tell(Box::new(row)))?;
         }
-        install_model(&self.path, &self.planner.exchange(Call::Fit)?.fitted())?;
+        let fitted = self.planner.exchange(Call::Fit)?.fitted();
+        let files = BoardFiles::new(common.speed);
+        let (path, corpus) = (&self.path, &self.corpus);
+        if let Err(why) = usable(&fitted, path, self.limit, common, &files, corpus) {
+            note(format_args!(
+                "warning: {} stays as it was: {why}",
+                path.display()
+            ));
+            return Ok(());
+        }
+        prepare(&self.path, "--model")?.commit(&fitted.model)?;
         if self.is_for_daemon {
-            set_model(&mut Client::connect(root)?, &self.path)?;
+            set_model(&mut Client::connect(&common.root)?, &self.path)?;
         }
         Ok(())
     }
@@ -124,18 +139,34 @@ fn learn(
     time: Option<Duration>,
     site: &mut Site,
 ) -> Result<Option<Refit>, Failure> {
-    let folder = models(&common.root);
-    let path = model.unwrap_or_else(|| folder.join(format!("{}.wgt", site.workload)));
-    let is_allowed = || parent(&path).canonicalize().ok() == folder.canonicalize().ok();
-    let is_for_daemon = site.right.limit_of_daemon().is_some();
-    if is_for_daemon && !is_allowed() {
-        return Err(Failure::Folder { path, folder });
+    let folder = models(&common.root, &site.device);
+    if let Some(path) = &model {
+        let is_allowed = || parent(path).canonicalize().ok() == folder.canonicalize().ok();
+        if site.right.limit_of_daemon().is_some() && !is_allowed() {
+            let path = path.clone();
+            return Err(Failure::Folder { path, folder });
+        }
     }
+    let is_for_daemon = site.right.limit_of_daemon().is_some();
+    let device = site.device.clone();
+    let place = |workload: &str| {
+        let path = model.clone();
+        let path = path.unwrap_or_else(|| folder.join(format!("{workload}.wgt")));
+        check_replaced(&path, &device, workload, model.is_some())?;
+        prepare(&path, "--model").map(|file| (path, file))
+    };
+    // The name may change with the first step.
+    place(&common.name().unwrap_or_else(|| "workload".to_owned()))?;
+    let daemon_config = DaemonConfig::prepare(config(&common.root));
+    let ready = Ready::new(common, plan, true, site)?;
+    let (path, model_file) = place(&ready.workload)?;
     let Profiled {
         mut session,
         planner,
         corpus,
-    } = profile(common, plan, true, site)?;
+        path: corpus_path,
+        workload,
+    } = ready.measure(common)?;
     let feeding = corpus.kept(session.feeding());
     let fed = corpus.rows.iter().filter(|row| row.feeding() == feeding);
     let fed: Vec<&Row> = fed.collect();
@@ -148,7 +179,7 @@ fn learn(
         let measured = measured.len();
         return Err(Failure::Few {
             measured,
-            corpus: plan.output.clone(),
+            corpus: corpus_path,
         });
     }
     // The workload goes on during the fit, in a mode that is known to be within the limit.
@@ -165,14 +196,15 @@ fn learn(
     let fastest = fastest.map(|row| row.mode());
     let profiled_s = session.world().now().as_secs_f64();
     let fitted = session.fit(&planner, fastest)?;
-    install_model(&path, &fitted)?;
-    write_config(&config(&common.root), &path, limit)?;
+    let setup = usable(&fitted, &path, limit, common, &site.files, &corpus_path)?;
+    model_file.commit(&fitted.model)?;
+    daemon_config.write(&path, limit)?;
+    say_cost(&fitted, setup.config.confidence)?;
 
-    let setup = hold::setup(&path, limit, &common.root, &site.files)?;
     let mut findings = Findings {
         json: common.json,
-        workload: site.workload.clone(),
-        device: site.device.clone(),
+        workload,
+        device,
         profiled_s,
         path: path.clone(),
         presets: site.board.presets().to_vec(),
@@ -223,9 +255,74 @@ fn learn(
         planner,
         rows: corpus.rows.split_off(known),
         measured: further,
+        limit,
         path,
+        corpus: corpus_path,
         is_for_daemon,
     }))
+}
+
+/// Fails if a file has a model of another board, or, unless the user named the file, of another workload.
+fn check_replaced(
+    path: &Path,
+    device: &str,
+    workload: &str,
+    is_named: bool,
+) -> Result<(), Failure> {
+    let Ok(bytes) = fs::read(path) else {
+        return Ok(());
+    };
+    // What is no model is no loss.
+    let model = Model::parse(&bytes).ok();
+    let Some(found) = model.as_ref().and_then(|model| model.provenance().ok()) else {
+        return Ok(());
+    };
+    if found.device == device && (is_named || found.workload == workload) {
+        return Ok(());
+    }
+    Err(Failure::OtherModel {
+        path: path.to_owned(),
+        found: [found.workload, found.device].map(str::to_owned),
+        wanted: [workload, device].map(str::to_owned),
+    })
+}
+
+/// The setup of a model that no daemon of this board would refuse.
+fn usable(
+    fitted: &Fitted,
+    path: &Path,
+    limit: Milliwatts,
+    common: &Common,
+    files: &BoardFiles,
+    corpus: &Path,
+) -> Result<Setup, Failure> {
+    Model::parse(&fitted.model)?;
+    let refused = |why: String| Failure::Refused {
+        why,
+        corpus: corpus.to_owned(),
+    };
+    match hold::setup_of(&fitted.model, path, limit, &common.root, files) {
+        Ok(setup) => match setup.choices.distrust {
+            Some(why) => Err(refused(why.to_string())),
+            None => Ok(setup),
+        },
+        Err(Failure::Setup(why)) => Err(refused(why.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Says what few modes cost.
+fn say_cost(fitted: &Fitted, confidence: Confidence) -> Result<(), Failure> {
+    let model = Model::parse(&fitted.model)?;
+    let ratio = planning::power_bound_ratio(&model, confidence);
+    if let Some(ratio) = ratio.filter(|_| fitted.modes < ENOUGH_MODES) {
+        note(format_args!(
+            "{} modes are few: a mode counts {:.0} % above its predicted power, with {confidence}",
+            fitted.modes,
+            100.0 * (ratio - 1.0)
+        ));
+    }
+    Ok(())
 }
 
 /// The folder of a file.
@@ -236,13 +333,6 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Installs a model that the runtime can use.
-fn install_model(path: &Path, fitted: &Fitted) -> Result<(), Failure> {
-    Model::parse(&fitted.model)?;
-    install(path, &fitted.model)
-}
-
-/// Has the daemon use a model of its folder.
 /// The daemon takes one model in ten seconds.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(12);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
@@ -267,28 +357,55 @@ fn set_model(client: &mut Client, path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn install(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let made = fs::create_dir_all(parent(path));
-    made.and_then(|()| replace(path, bytes))
-        .map_err(|source| Failure::Install {
-            path: path.to_owned(),
-            source,
-        })
+/// The config of the daemon.
+enum DaemonConfig {
+    /// One that stays as it is.
+    Existing(PathBuf),
+    New(AtomicFile),
+    /// Nobody can write it.
+    None,
 }
 
-/// Writes a config for the daemon where there is none; else says what is missing in it.
-fn write_config(config: &Path, model: &Path, limit: Milliwatts) -> Result<(), Failure> {
-    let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
-    let keys = config::text(&model, limit);
-    if config.exists() {
-        note(format_args!(
-            "{} stays as it is; for this limit after the next start of the daemon it needs\n{keys}",
-            config.display()
-        ));
-        return Ok(());
+impl DaemonConfig {
+    /// Prepares to write a config where there is none. Where that is not possible, such as below a read-only `/etc`,
+    /// learning goes on without.
+    fn prepare(path: PathBuf) -> Self {
+        if path.exists() {
+            return Self::Existing(path);
+        }
+        let prepared = make_folder(&path).map_err(|error| error.to_string());
+        let prepared = prepared.and_then(|()| {
+            AtomicFile::create(&path).map_err(|error| io::Error::from(error).to_string())
+        });
+        match prepared {
+            Ok(file) => Self::New(file),
+            Err(why) => {
+                note(format_args!(
+                    "warning: {}: cannot be written: {why}; the daemon gets no config, so after this command no limit holds",
+                    path.display()
+                ));
+                Self::None
+            }
+        }
     }
-    let text = format!("# Written by `wattgate learn`; see wattgated.toml(5).\n{keys}");
-    install(config, text.as_bytes())
+
+    /// Writes the config of a model and a limit, or says what it needs.
+    fn write(self, model: &Path, limit: Milliwatts) -> Result<(), Failure> {
+        let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
+        let keys = config::text(&model, limit);
+        match self {
+            Self::Existing(path) => note(format_args!(
+                "{} stays as it is; for this limit after the next start of the daemon it needs\n{keys}",
+                path.display()
+            )),
+            Self::None => note(format_args!("a config of the daemon needs\n{keys}")),
+            Self::New(file) => {
+                let text = format!("# Written by `wattgate learn`; see wattgated.toml(5).\n{keys}");
+                file.commit(text.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What was learned, and what came of it in the mode that is set.

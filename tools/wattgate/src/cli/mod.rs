@@ -23,15 +23,17 @@ use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::aim::AimError;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_cli::output::OutputError;
+use wattgate_cli::planning::LEAST_MODES;
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_runtime::grid::GridError;
-use wattgate_runtime::{FormatError, Milliwatts};
+use wattgate_runtime::{Confidence, FormatError, Milliwatts};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::config::ConfigError;
 use wattgate_watchdog::lock::LockError;
 use wattgate_watchdog::saved_state::SavedStateError;
 use wattgate_watchdog::setup::SetupError;
 
+use crate::name;
 use crate::planner::PlannerError;
 use crate::row::CorpusError;
 use crate::session::SessionError;
@@ -53,9 +55,6 @@ Commands:
 
 Every command has --help.
 ";
-
-/// Minimum number of modes of a fit.
-pub const LEAST_MODES: usize = 5;
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -116,6 +115,39 @@ pub enum Failure {
         corpus.display()
     )]
     Few { measured: usize, corpus: PathBuf },
+    /// No model of so many modes has the confidence that is asked for.
+    #[error(
+        "--modes: {asked} modes are too few: a model with a confidence of {confidence} needs {least}"
+    )]
+    FewAsked {
+        asked: usize,
+        least: usize,
+        confidence: Confidence,
+    },
+    #[error("{}: no model has a confidence of {confidence}; 99 % is the highest", config.display())]
+    Confidence {
+        config: PathBuf,
+        confidence: Confidence,
+    },
+    #[error("{workload} does not tell the name of the workload: name it with --name")]
+    Unnamed { workload: String },
+    #[error(
+        "the workload tells the name `{told}`, but a name has {}: name it with --name",
+        name::EXPECTED
+    )]
+    ToldName { told: String },
+    #[error(
+        "{}: the model is of `{}` on board `{}`, expected `{}` on `{}`; name another file with --model, or move this one away",
+        path.display(), found[0], found[1], wanted[0], wanted[1]
+    )]
+    OtherModel {
+        path: PathBuf,
+        /// The workload and the board.
+        found: [String; 2],
+        wanted: [String; 2],
+    },
+    #[error("the model is not installed, since a daemon would refuse it: {why}; the rows are kept in {}", corpus.display())]
+    Refused { why: String, corpus: PathBuf },
     #[error("{0}")]
     Workload(Exit),
     /// The summary has told the figures.
@@ -129,8 +161,13 @@ pub enum Failure {
         folder.display()
     )]
     Folder { path: PathBuf, folder: PathBuf },
-    #[error("{}: {source}", path.display())]
-    Install { path: PathBuf, source: io::Error },
+    /// Found before anything is measured.
+    #[error("{}: cannot be written: {source}; name another file with {option}", path.display())]
+    NotPrepared {
+        path: PathBuf,
+        source: io::Error,
+        option: &'static str,
+    },
     #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("{0}")]
@@ -174,6 +211,9 @@ impl Failed for Failure {
             | Self::Value { .. }
             | Self::Exclusive(..)
             | Self::Folder { .. }
+            | Self::FewAsked { .. }
+            | Self::Unnamed { .. }
+            | Self::ToldName { .. }
             | Self::StepsFrom(_) => 2,
             Self::Probe(OpenError {
                 why: ProbeError::Unreadable(_),
@@ -187,6 +227,9 @@ impl Failed for Failure {
             | Self::Grid(_)
             | Self::Settable(_)
             | Self::Few { .. }
+            | Self::Confidence { .. }
+            | Self::OtherModel { .. }
+            | Self::Refused { .. }
             | Self::Config(_)
             | Self::Setup(_)
             | Self::Model(_)

@@ -12,12 +12,14 @@ use wattgate_runtime::Milliwatts;
 
 use super::Failure;
 use super::workload::{self, Workload};
+use crate::name;
 use crate::row::{Feeding, MAX_WORKERS};
 use crate::window::Rules;
 
 /// The help of [`Common`].
 const COMMON: &str =
-    "  --name NAME      Name of the workload, the column `workload` [that of the program]
+    "  --name NAME      Name of the workload, the column `workload`: 1 to 40 of a-z, 0-9, `.`, `_` and `-` [what
+                   the workload tells with its steps, else the name of the program's file or script]
   --device NAME    Name of the board, the column `device` [the module's name]
   --root DIR       Root of the board's files; for simulated boards [/]
   --speed X        The board's time per real time; for simulated boards [1]
@@ -43,9 +45,25 @@ pub struct Common {
 }
 
 impl Common {
-    /// The name of the workload.
-    pub fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.workload.name())
+    /// The name of the workload, as far as it is known before its first step.
+    pub fn name(&self) -> Option<String> {
+        self.name.clone().or_else(|| self.workload.name())
+    }
+
+    /// Whether the workload may tell another name.
+    pub fn may_tell_name(&self) -> bool {
+        self.name.is_none() && self.workload.may_tell_name()
+    }
+
+    /// The name of the workload. `told` is what it told with its first step.
+    pub fn final_name(&self, told: Option<String>) -> Result<String, Failure> {
+        if let Some(told) = told.filter(|_| self.name.is_none()) {
+            return name::from_text(&told).ok_or(Failure::ToldName { told });
+        }
+        let unnamed = || Failure::Unnamed {
+            workload: self.workload.shown(),
+        };
+        self.name().ok_or_else(unnamed)
     }
 
     /// Whether the board is a simulated one.
@@ -55,7 +73,17 @@ impl Common {
 
     fn take(&mut self, option: &str, parser: &mut Parser) -> Result<bool, Failure> {
         match option {
-            "--name" => self.name = Some(parser.value()?.string()?),
+            "--name" => {
+                let value = parser.value()?.string()?;
+                if !name::is_name(&value) {
+                    return Err(Failure::Value {
+                        option: "--name",
+                        value,
+                        expected: name::EXPECTED,
+                    });
+                }
+                self.name = Some(value);
+            }
             "--device" => self.device = Some(parser.value()?.string()?),
             "--root" => {
                 let root = PathBuf::from(parser.value()?);
@@ -121,7 +149,8 @@ const REPEATABLE: &str = "--reference";
 pub const PLAN: &str =
     "  --modes N|FILE   Number of modes, which a planner chooses, or a CSV file with the columns
                    cores, cpu_khz, gpu_khz and emc_khz, measured in its order [15]
-  -o FILE          The corpus; rows are added to one that exists [corpus.csv]
+  -o FILE          The corpus; rows are added to one that exists
+                   [/var/lib/wattgate/corpora/BOARD/NAME.csv]
   --planner CMD    The planner [wattgate-trainer plan --ask-tell]
   --reference FILE A model or corpus of another workload on this board, on the planner's machine; repeat it
                    for several [with the default planner, models of other workloads on this board where the
@@ -140,7 +169,8 @@ pub const PLAN: &str =
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub modes: Modes,
-    pub output: PathBuf,
+    /// The corpus; `None`: that of the board and the workload.
+    pub output: Option<PathBuf>,
     pub planner: String,
     pub references: Vec<String>,
     pub rules: Rules,
@@ -165,7 +195,7 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             modes: Modes::Number(15),
-            output: PathBuf::from("corpus.csv"),
+            output: None,
             planner: PLANNER.to_owned(),
             references: Vec::new(),
             rules: Rules::default(),
@@ -192,7 +222,7 @@ impl Plan {
                     _ => Modes::File(PathBuf::from(value)),
                 };
             }
-            "-o" => self.output = PathBuf::from(parser.value()?),
+            "-o" => self.output = Some(PathBuf::from(parser.value()?)),
             "--planner" => self.planner = parser.value()?.string()?,
             "--reference" => self.references.push(parser.value()?.string()?),
             "--spread" => {

@@ -2,25 +2,26 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::Parser;
 use wattgate_board::Disk;
 use wattgate_cli::exit::note;
-use wattgate_cli::planning::{self, Kind};
+use wattgate_cli::planning::{self, ENOUGH_MODES, Kind};
 use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_watchdog::unit::ThisUnit;
 
 use super::options::{Common, Modes, PLAN, Plan, help, limit, parse};
-use super::site::{Site, axes, ladder, models};
+use super::site::{Site, axes, confidence, config, corpus, ladder, models, prepare};
 use super::{Failure, print, print_json};
 use crate::co_process::CoProcess;
 use crate::planner::{Background, List, Listed, PlannerError};
 use crate::process::Process;
 use crate::references;
-use crate::row::{CorpusFile, Row};
+use crate::row::{CorpusFile, Origin, Row};
 use crate::session::{Progress, Session, Task};
+use crate::world::World;
 
 const USAGE: &str = "\
 Measure time and power of a step of a running workload in a few power modes
@@ -59,8 +60,22 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
     site.limit = power.or(site.right.limit_of_daemon());
-    let measured = profile(&common, &plan, false, &mut site).map(drop);
+    let ready = Ready::new(&common, &plan, false, &mut site);
+    let measured = ready.and_then(|ready| ready.measure(&common).map(drop));
     site.close(measured)
+}
+
+/// A workload that runs, and all that is needed to measure it.
+pub struct Ready<'a> {
+    session: Session<'a, Process>,
+    planner: Background,
+    corpus: CorpusFile,
+    path: PathBuf,
+    /// Number of modes.
+    number: usize,
+    /// The relative standard error in percent at which a measurement ends.
+    spread_pct: f64,
+    pub workload: String,
 }
 
 /// A profile of a workload that runs on.
@@ -68,142 +83,258 @@ pub struct Profiled<'a> {
     pub session: Session<'a, Process>,
     pub planner: Background,
     pub corpus: CorpusFile,
+    /// Its file.
+    pub path: PathBuf,
+    pub workload: String,
 }
 
-/// Starts the workload and measures it. The planner `fits` a model afterwards.
-pub fn profile<'a>(
-    common: &Common,
-    plan: &Plan,
-    fits: bool,
-    site: &'a mut Site,
-) -> Result<Profiled<'a>, Failure> {
-    let axes = axes(&site.board)?;
-    // As in the daemon: the sensor may show less than what is drawn.
-    let margin = site.board.sensor_offset();
-    let allowed = |limit: Milliwatts| f64::from(limit.0.saturating_sub(margin.0));
-    let tpc_pg_mask = site.board.tpc_pg_mask();
-    let unit = ThisUnit::id(&Disk, &common.root).map(|id| id.to_string());
-    let mut corpus = CorpusFile::open(
-        &plan.output,
-        &site.device,
-        &site.workload,
-        tpc_pg_mask,
-        unit.as_deref(),
-    )?;
-    corpus.check(&plan.feeding)?;
-    let (number, list) = match &plan.modes {
-        Modes::Number(number) => (*number, None),
-        Modes::File(path) => {
-            let modes = modes(path)?;
-            (modes.len(), Some(List(modes)))
+impl<'a> Ready<'a> {
+    /// Tries what could fail later, starts the workload, and waits for its first step, which may tell its name. The planner
+    /// `fits` a model afterwards.
+    pub fn new(
+        common: &Common,
+        plan: &Plan,
+        fits: bool,
+        site: &'a mut Site,
+    ) -> Result<Self, Failure> {
+        let axes = axes(&site.board)?;
+        // As in the daemon: the sensor may show less than what is drawn.
+        let margin = site.board.sensor_offset();
+        let allowed = |limit: Milliwatts| f64::from(limit.0.saturating_sub(margin.0));
+        let tpc_pg_mask = site.board.tpc_pg_mask();
+        let unit = ThisUnit::id(&Disk, &common.root).map(|id| id.to_string());
+        let name = common.name();
+        if !common.may_tell_name() {
+            common.final_name(None)?;
         }
-    };
-    let ladder = ladder(&axes);
-    let idle = planning::idle_modes([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz]);
-    let idle = idle.map(PowerMode::from_knobs);
-    let kind = match common.is_simulated() {
-        true => Kind::Simulated,
-        false => Kind::Measured,
-    };
-    let references = match plan.references.is_empty() {
-        true if plan.is_planner_here() && (fits || list.is_none()) => {
-            let board = references::Board {
-                device: &site.device,
-                kind,
-                tpc_pg_mask,
-            };
-            let found = references::references(&models(&common.root), &board, &site.workload);
-            if !found.is_empty() {
-                note(format_args!("transferring from {}", found.join(", ")));
+        let known = name.as_deref().filter(|_| !common.may_tell_name());
+        let origin = Origin {
+            device: &site.device,
+            workload: known,
+            tpc_pg_mask,
+            unit: unit.as_deref(),
+        };
+        let path = |workload: &str| {
+            let default = || corpus(&common.root, &site.device, workload);
+            plan.output.clone().unwrap_or_else(default)
+        };
+        // The corpus that there probably is.
+        let before = opened(&path(name.as_deref().unwrap_or("workload")), &origin)?;
+        if let Some(before) = &before {
+            before.check(&plan.feeding)?;
+        }
+        let (number, list) = match &plan.modes {
+            Modes::Number(number) => (*number, None),
+            Modes::File(path) => {
+                let modes = modes(path)?;
+                let is_new = |(at, mode): &(usize, &PowerMode)| {
+                    !modes.iter().take(*at).any(|it| it == *mode)
+                };
+                let number = modes.iter().enumerate().filter(is_new).count();
+                (number, Some(List(modes)))
             }
-            found
+        };
+        if fits {
+            check_modes(&common.root, number)?;
         }
-        _ => plan.references.clone(),
-    };
-    let task = planning::Task {
-        version: planning::VERSION,
-        axes,
-        modes: number,
-        limit_mw: site.limit.map(allowed),
-        seed: Some(plan.seed),
-        workload: Some(site.workload.clone()),
-        device: Some(site.device.clone()),
-        reference: references.into(),
-        kind: Some(kind),
-        minibatch: plan.feeding.minibatch,
-        tpc_pg_mask,
-        unit: unit.clone(),
-    };
-    let co_process = || -> Result<CoProcess, PlannerError> {
-        let planner = CoProcess::start(&plan.planner, task)?;
-        Ok(match plan.references.is_empty() {
-            false => planner,
-            true => planner.with_optional_reference(),
+        let ladder = ladder(&axes);
+        let idle = planning::idle_modes([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz]);
+        let idle = idle.map(PowerMode::from_knobs);
+        let kind = match common.is_simulated() {
+            true => Kind::Simulated,
+            false => Kind::Measured,
+        };
+        let models = models(&common.root, &site.device);
+        let references = |workload: &str| match plan.references.is_empty() {
+            true if plan.is_planner_here() && (fits || list.is_none()) => {
+                let board = references::Board {
+                    device: &site.device,
+                    kind,
+                    tpc_pg_mask,
+                };
+                references::references(&models, &board, workload)
+            }
+            _ => plan.references.clone(),
+        };
+        // Without a name, no model is that of the workload.
+        let planner = |workload: Option<&str>| -> Result<Background, PlannerError> {
+            let task = planning::Task {
+                version: planning::VERSION,
+                axes: axes.clone(),
+                modes: number,
+                limit_mw: site.limit.map(allowed),
+                seed: Some(plan.seed),
+                workload: workload.map(str::to_owned),
+                device: Some(site.device.clone()),
+                reference: references(workload.unwrap_or_default()).into(),
+                kind: Some(kind),
+                minibatch: plan.feeding.minibatch,
+                tpc_pg_mask,
+                unit: unit.clone(),
+            };
+            let co_process = || -> Result<CoProcess, PlannerError> {
+                let planner = CoProcess::start(&plan.planner, task)?;
+                Ok(match plan.references.is_empty() {
+                    false => planner,
+                    true => planner.with_optional_reference(),
+                })
+            };
+            Ok(match &list {
+                Some(list) if fits => Background::start(Listed {
+                    list: list.clone(),
+                    planner: co_process()?,
+                }),
+                Some(list) => Background::start(list.clone()),
+                None => Background::start(co_process()?),
+            })
+        };
+        let mut planned = planner(name.as_deref())?;
+        let task = Task {
+            kind,
+            unit: unit.clone(),
+            device: site.device.clone(),
+            workload: name.clone().unwrap_or_default(),
+            feeding: plan.feeding.clone(),
+            limit: site.limit,
+            margin,
+            rules: plan.rules,
+            caps: plan.caps,
+        };
+        let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
+        // Before the workload starts: a planner may be absent or its machine may not answer.
+        session.ready(&planned)?;
+        // Of a list of modes, those alone are measured, unless a model is made of them.
+        let asks_idle = matches!(plan.modes, Modes::Number(_)) || fits || plan.caps;
+        let is_possible = !common.workload.is_attached()
+            && before
+                .as_ref()
+                .is_none_or(|it| it.keeps_idle() && it.idle().next().is_none());
+        if asks_idle && is_possible {
+            note(format_args!("measuring the idle board"));
+            if session.measure_idle(&idle)? == 0 {
+                note(format_args!(
+                    "the idle board is not measured: the GPU is busy, or no mode obeys"
+                ));
+            }
+        }
+        common.workload.start(session.world(), common.json)?;
+        session.await_workload(&mut |progress, _| note_waiting(&progress))?;
+        let workload = common.final_name(session.world().told_name())?;
+        if name.as_deref() != Some(&workload) {
+            session.set_name(&workload);
+            planned = planner(Some(&workload))?;
+            session.ready(&planned)?;
+        }
+        let found = references(&workload);
+        if !found.is_empty() && plan.references.is_empty() {
+            note(format_args!("transferring from {}", found.join(", ")));
+        }
+        let origin = Origin {
+            workload: Some(&workload),
+            ..origin
+        };
+        let path = path(&workload);
+        let corpus = CorpusFile::open(&path, &origin)?;
+        corpus.check(&plan.feeding)?;
+        note(format_args!(
+            "the workload is `{workload}`; its rows are kept in {}",
+            path.display()
+        ));
+        Ok(Self {
+            session,
+            planner: planned,
+            corpus,
+            path,
+            number,
+            spread_pct: 100.0 * plan.rules.spread,
+            workload,
         })
-    };
-    let planner = match list {
-        Some(list) if fits => Background::start(Listed {
-            list,
-            planner: co_process()?,
-        }),
-        Some(list) => Background::start(list),
-        None => Background::start(co_process()?),
-    };
-    let task = Task {
-        kind,
-        unit,
-        device: site.device.clone(),
-        workload: site.workload.clone(),
-        feeding: plan.feeding.clone(),
-        limit: site.limit,
-        margin,
-        rules: plan.rules,
-        caps: plan.caps,
-    };
-    let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
-    // Before the workload starts: a planner may be absent or its machine may not answer.
-    session.ready(&planner)?;
-    // Of a list of modes, those alone are measured, unless a model is made of them.
-    let asks_idle = matches!(plan.modes, Modes::Number(_)) || fits || plan.caps;
-    let is_possible = !common.workload.is_attached() && corpus.keeps_idle();
-    if asks_idle && is_possible && corpus.idle().next().is_none() {
-        note(format_args!("measuring the idle board"));
-        if session.measure_idle(&idle)? == 0 {
+    }
+
+    /// Measures the workload.
+    pub fn measure(self, common: &Common) -> Result<Profiled<'a>, Failure> {
+        let Self {
+            mut session,
+            planner,
+            mut corpus,
+            path,
+            number,
+            spread_pct,
+            workload,
+        } = self;
+        let mut shown = Ok(());
+        let mut show = Show {
+            json: common.json,
+            number,
+            done: 0,
+            began: None,
+            spread_pct,
+        };
+        let ran = session.run(&planner, &mut corpus, &mut |progress: Progress<'_>, now| {
+            if let Err(error) = show.progress(&progress, now) {
+                shown = Err(error);
+            }
+        });
+        if ran.is_err() && !corpus.rows.is_empty() {
+            let (rows, path) = (corpus.rows.len(), path.display());
             note(format_args!(
-                "the idle board is not measured: the GPU is busy, or no mode obeys"
+                "{path} has {rows} rows; the next run goes on from there"
             ));
         }
-    }
-    common.workload.start(session.world(), common.json)?;
-    let mut shown = Ok(());
-    let mut show = Show {
-        json: common.json,
-        number,
-        done: 0,
-        began: None,
-        spread_pct: 100.0 * plan.rules.spread,
-    };
-    let ran = session.run(&planner, &mut corpus, &mut |progress: Progress<'_>, now| {
-        if let Err(error) = show.progress(&progress, now) {
-            shown = Err(error);
+        ran?;
+        shown?;
+        if let Some(difference) = capped(&corpus.rows) {
+            note(format_args!("{difference}"));
         }
-    });
-    if ran.is_err() && !corpus.rows.is_empty() {
-        let (rows, path) = (corpus.rows.len(), plan.output.display());
+        Ok(Profiled {
+            session,
+            planner,
+            corpus,
+            path,
+            workload,
+        })
+    }
+}
+
+/// Fails if a model of so few modes cannot have the confidence that the daemon asks for. Says so if a prior helps.
+fn check_modes(root: &Path, asked: usize) -> Result<(), Failure> {
+    let confidence = confidence(root);
+    let Some(least) = planning::least_modes(confidence) else {
+        let config = config(root);
+        return Err(Failure::Confidence { config, confidence });
+    };
+    if asked < least {
+        return Err(Failure::FewAsked {
+            asked,
+            least,
+            confidence,
+        });
+    }
+    if asked < ENOUGH_MODES {
         note(format_args!(
-            "{path} has {rows} rows; the next run goes on from there"
+            "{asked} modes are few: a prior widens the bounds of the power, so that less of the limit is used; \
+             {ENOUGH_MODES} modes or more narrow them"
         ));
     }
-    ran?;
-    shown?;
-    if let Some(difference) = capped(&corpus.rows) {
-        note(format_args!("{difference}"));
+    Ok(())
+}
+
+/// The corpus of a path if there is one. Otherwise it tests that one can be made.
+fn opened(path: &Path, origin: &Origin<'_>) -> Result<Option<CorpusFile>, Failure> {
+    match path.exists() {
+        true => Ok(Some(CorpusFile::open(path, origin)?)),
+        false => prepare(path, "-o").map(|_| None),
     }
-    Ok(Profiled {
-        session,
-        planner,
-        corpus,
-    })
+}
+
+/// Says that the workload has done no step yet.
+fn note_waiting(progress: &Progress<'_>) {
+    if let Progress::NoStep { waited, telling } = progress {
+        let seconds = waited.as_secs();
+        note(format_args!(
+            "no step for {seconds} s, and waits; Ctrl-C ends it: {telling}"
+        ));
+    }
 }
 
 /// Shows progress: rows on standard output, what is under way on standard error.
@@ -248,11 +379,8 @@ impl Show {
                 note(format_args!("warning: {why}"));
                 Ok(())
             }
-            Progress::NoStep { waited, telling } => {
-                let seconds = waited.as_secs();
-                note(format_args!(
-                    "no step for {seconds} s, and waits; Ctrl-C ends it: {telling}"
-                ));
+            Progress::NoStep { .. } => {
+                note_waiting(progress);
                 Ok(())
             }
             Progress::Set(mode) => {

@@ -1,20 +1,21 @@
 //! `run`: holds a limit while a program runs.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::Parser;
 use wattgate_cli::aim::{Said, Wanted};
+use wattgate_cli::exit::note;
 use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::aim::options;
-use wattgate_watchdog::client::Client;
+use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::config::{Config, ConfigError};
 use wattgate_watchdog::report::{Report, YIELDED};
 use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 
 use super::options::{Common, help, limit, parse, within};
-use super::site::{Site, config};
+use super::site::{Site, config, models, models_of_daemon};
 use super::{Failure, hold, print};
 use crate::deadline::DeadlineWatch;
 use crate::hold::Held;
@@ -29,7 +30,8 @@ Usage: wattgate run --limit W [options] -- PROGRAM [arguments]
 
 Options:
   --limit W        The limit on the power of the module, such as 20W
-  --model FILE     The workload's model [that of the daemon's config, /etc/wattgated.toml]
+  --model FILE     The workload's model [NAME.wgt where the daemon looks for models, else that of
+                   its config, /etc/wattgated.toml]
   --time S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
 ";
 
@@ -91,19 +93,13 @@ fn own(
     time: Option<Duration>,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
-    let model = match model {
-        Some(model) => model,
-        None => match Config::read(&config(&common.root)) {
-            Ok(config) => config.model,
-            Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                return Err(Failure::Missing("--model: the daemon has no config"));
-            }
-            Err(error) => return Err(error.into()),
-        },
-    };
     let mut site = Site::open(common)?;
     site.limit = Some(limit);
-    let held = hold::setup(&model, limit, &common.root, &site.files).and_then(|setup| {
+    let learned = || learned(common, &models(&common.root, &site.device));
+    let model = model.or_else(learned);
+    let model = model.map_or_else(|| configured(&common.root), Ok);
+    let setup = model.and_then(|it| hold::setup(&it, limit, &common.root, &site.files));
+    let held = setup.and_then(|setup| {
         site.process.wait_for_all();
         common.workload.start(&mut site.process, common.json)?;
         let is_new = !common.workload.is_attached();
@@ -119,6 +115,26 @@ fn own(
     site.close(held)
 }
 
+/// The model that was learned of the workload, in the folder of models.
+fn learned(common: &Common, folder: &Path) -> Option<PathBuf> {
+    let path = folder.join(format!("{}.wgt", common.name()?));
+    path.is_file().then(|| {
+        note(format_args!("the model is {}", path.display()));
+        path
+    })
+}
+
+/// The model of the daemon's config.
+fn configured(root: &Path) -> Result<PathBuf, Failure> {
+    match Config::read(&config(root)) {
+        Ok(config) => Ok(config.model),
+        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => Err(
+            Failure::Missing("--model: the workload has no model, and the daemon no config"),
+        ),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Leases the limit from the daemon that runs. The lease ends with this process.
 fn lease(
     common: &Common,
@@ -131,12 +147,32 @@ fn lease(
 ) -> Result<Held, Failure> {
     let stop = Stop::on_signals().map_err(Failure::Signals)?;
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
-    let report = client.lease(WantedLease {
-        model: model.map(|path| path.to_string_lossy().into_owned()),
-        aim: wanted.map(WantedAim::from_wanted),
-        program: Some("wattgate run".to_owned()),
-        ..WantedLease::from_power(limit)
-    })?;
+    let mut ask = |model: Option<&Path>| {
+        client.lease(WantedLease {
+            model: model.map(|path| path.to_string_lossy().into_owned()),
+            aim: wanted.map(WantedAim::from_wanted),
+            program: Some("wattgate run".to_owned()),
+            ..WantedLease::from_power(limit)
+        })
+    };
+    let learned = || learned(common, &models_of_daemon(&common.root)?);
+    let report = match model {
+        Some(model) => ask(Some(&model))?,
+        None => match learned() {
+            None => ask(None)?,
+            Some(learned) => match ask(Some(&learned)) {
+                // A daemon takes models of its folder alone, and of a user one in ten seconds.
+                Err(ClientError::Refused(why)) => {
+                    note(format_args!(
+                        "warning: the daemon keeps its model: {}",
+                        why.message
+                    ));
+                    ask(None)?
+                }
+                report => report?,
+            },
+        },
+    };
     // A profiler has the board, and nobody holds the lease.
     if report.state == YIELDED {
         return Err(Failure::Yielded);

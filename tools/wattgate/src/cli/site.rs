@@ -1,14 +1,16 @@
 //! The board on which a command works, and the right to change it.
 
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use wattgate_board::{Board, Files, Reach};
 use wattgate_cli::exit::note;
+use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::{Axes, NOT_SHOWN};
 use wattgate_runtime::grid::{Axis, Grid};
-use wattgate_runtime::{Milliwatts, PowerMode};
+use wattgate_runtime::{Confidence, Milliwatts, PowerMode};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
 use wattgate_watchdog::config::Config;
@@ -20,11 +22,12 @@ use super::options::Common;
 use crate::board_files::BoardFiles;
 use crate::ladder::Ladder;
 use crate::lent::Lent;
+use crate::name;
 use crate::process::{Process, Stop};
 use crate::thinning::thinned;
 
-/// The directory of the settings from before, below the board's root. It is the daemon's, which takes them over if
-/// it is the first to start after a crash.
+/// The directory of all programs of wattgate, below the board's root: the settings from before, which the daemon takes
+/// over if it is the first to start after a crash, the corpora and the models.
 const STATE_DIRECTORY: &str = "var/lib/wattgate";
 
 /// A board that may be changed.
@@ -32,9 +35,8 @@ pub struct Site {
     pub process: Process,
     pub board: Board,
     pub files: BoardFiles,
-    /// The name of the board, and of the workload.
+    /// The name of the board.
     pub device: String,
-    pub workload: String,
     /// The limit that holds until the workload has ended.
     pub limit: Option<Milliwatts>,
     pub right: Right,
@@ -91,7 +93,6 @@ impl Site {
             board,
             files,
             device,
-            workload: common.name(),
             limit: None,
             right,
         })
@@ -232,11 +233,50 @@ pub fn config(root: &Path) -> PathBuf {
     root.join("etc/wattgated.toml")
 }
 
-/// The folder of the daemon's models.
-pub fn models(root: &Path) -> PathBuf {
-    let config = Config::read(&config(root));
-    let folder = config
-        .ok()
-        .and_then(|it| Some(it.model.parent()?.to_owned()));
-    folder.unwrap_or_else(|| root.join("var/lib/wattgate/models"))
+/// The confidence of the daemon's config, or its default.
+pub fn confidence(root: &Path) -> Confidence {
+    Config::read(&config(root)).map_or(Confidence::P95, |it| it.confidence)
+}
+
+/// The folder of a board's models: that of the daemon's model, where the daemon looks for others, too.
+pub fn models(root: &Path, device: &str) -> PathBuf {
+    models_of_daemon(root).unwrap_or_else(|| of_board(root, "models", device))
+}
+
+/// The folder of the model of the daemon's config, if there is one.
+pub fn models_of_daemon(root: &Path) -> Option<PathBuf> {
+    let config = Config::read(&config(root)).ok()?;
+    Some(config.model.parent()?.to_owned())
+}
+
+/// The corpus of a workload on a board.
+pub fn corpus(root: &Path, device: &str, workload: &str) -> PathBuf {
+    of_board(root, "corpora", device).join(format!("{workload}.csv"))
+}
+
+/// The folder of the files of one kind that are of a board. Its name may be any text of the user.
+fn of_board(root: &Path, kind: &str, device: &str) -> PathBuf {
+    let board = name::from_text(device).unwrap_or_else(|| "board".to_owned());
+    root.join(STATE_DIRECTORY).join(kind).join(board)
+}
+
+/// Makes the folder of a file.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.map_or(Ok(()), fs::create_dir_all)
+}
+
+/// Prepares to write a file, so that a session that could not fails before it measures. `option` names another file.
+pub fn prepare(path: &Path, option: &'static str) -> Result<AtomicFile, Failure> {
+    make_folder(path).map_err(|source| Failure::NotPrepared {
+        path: path.to_owned(),
+        source,
+        option,
+    })?;
+    AtomicFile::create(path).map_err(|error| Failure::NotPrepared {
+        path: path.to_owned(),
+        source: error.into(),
+        option,
+    })
 }

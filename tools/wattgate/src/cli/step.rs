@@ -35,7 +35,7 @@ Exit codes: 0 done or nothing to do, 2 wrong arguments. A step that cannot be co
 so that no script fails for it.
 
 Example:
-  wattgate profile -- sh -c 'for image in *.png; do detect \"$image\"; wattgate step; done'
+  wattgate profile --name png -- sh -c 'for image in *.png; do detect \"$image\"; wattgate step; done'
 ";
 
 /// Runs the command with the arguments that follow its name.

@@ -1,14 +1,16 @@
 //! The workload of a command: what runs, and how its steps are counted.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use lexopt::{Parser, ValueExt};
 use rustix::process::Pid;
 
 use super::Failure;
+use crate::name;
 use crate::process::{Process, Source, Stop};
 use crate::steps::output::Output;
 use crate::steps::pattern::Pattern;
@@ -31,6 +33,9 @@ Workload:
 Without --steps-from the workload sends its steps to a Unix datagram socket, a line `steps=N` with
 the number of steps since its start. PROGRAM has the socket's path in WATTGATE_SOCKET.
 ";
+
+/// Number of words of a command that a message shows.
+const SHOWN_WORDS: usize = 2;
 
 /// Where sockets are, below the root of the board's files.
 const DIRECTORY: &str = "run/wattgate";
@@ -105,18 +110,33 @@ impl Workload {
         }
     }
 
-    /// The name of the program's file or of the process.
-    pub fn name(&self) -> String {
-        match (self.command.first(), self.attach) {
-            (Some(program), _) => {
-                let name = Path::new(program).file_stem().unwrap_or(program);
-                name.to_string_lossy().into_owned()
+    /// The name that the program has; `None` if its command does not tell.
+    pub fn name(&self) -> Option<String> {
+        match self.attach {
+            None => name::from_command(&self.command),
+            Some(pid) => {
+                let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let words = command.split(|byte| *byte == 0);
+                let words: Vec<_> = words.map(OsStr::from_bytes).collect();
+                name::from_command(&words)
             }
-            (None, Some(pid)) => match fs::read_to_string(format!("/proc/{pid}/comm")) {
-                Ok(name) => name.trim().to_owned(),
-                Err(_) => pid.to_string(),
-            },
-            (None, None) => String::new(),
+        }
+    }
+
+    /// Whether it can tell its name with its steps.
+    pub fn may_tell_name(&self) -> bool {
+        self.steps_from.is_none()
+    }
+
+    /// The command, or the process that runs already, for messages.
+    pub fn shown(&self) -> String {
+        match self.attach {
+            Some(pid) => format!("process {pid}"),
+            None => {
+                let words = self.command.iter().take(SHOWN_WORDS);
+                let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+                format!("`{}`", words.join(" "))
+            }
         }
     }
 

@@ -1,20 +1,21 @@
 //! Steps from the datagrams of the workload ([`wattgate_cli::steps`]), also of several processes.
 //!
-//! Linux names the process of each datagram, so counts of several processes are not taken for
-//! one that goes back and forth:
+//! Linux names the process of each datagram, and the address of the sender's socket where it has one, as each counter
+//! of our packages does. So several counts are not taken for one that goes back and forth, be they of several
+//! processes, of threads, or of a workload that has begun anew. A counter below is one of a process:
 //!
-//! - Processes that send **the same name**, or none, work on the same steps, as the ranks of a
+//! - Counters of **the same name**, or of none, count the same steps, as the ranks of a
 //!   data-parallel training do. The one that is ahead counts.
 //! - Counts of **different names** are different work. They are added.
-//! - A process or a name that comes later begins at what is counted already, so that it adds what it
-//!   does from then on. If its count is above that of the processes with its name it goes on from
+//! - A counter or a name that comes later begins at what is counted already, so that it adds what it
+//!   does from then on. If its count is above that of the counters with its name it goes on from
 //!   theirs: this is a loop in a shell, each step of which is another process.
 //!
 //! A sender may also report how long its steps waited for data and computed. With several senders these
 //! times overlap, so they are used only if there is one sender. The samples of a step are used if there is
 //! one name.
 //!
-//! In a container with process numbers of its own wattgate takes all processes for one.
+//! In a container with process numbers of its own the address alone tells counters apart.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -27,12 +28,12 @@ use std::process;
 
 use rustix::fs::OFlags;
 use rustix::net::sockopt::set_socket_passcred;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, recvmsg};
 use wattgate_cli::steps::{MAX_BYTES, StepLine};
 
 use crate::window::Told;
 
-/// Number of names, and of processes with one name, that are kept apart.
+/// Number of names, and of counters with one name, that are kept apart.
 const MOST_SENDERS: usize = 64;
 
 /// The first process namespace of a machine: `PROC_PID_INIT_INO` in Linux's `proc_ns.h`.
@@ -112,26 +113,28 @@ impl StepSocket {
         &self.path
     }
 
+    /// The name that the workload tells: `None` if it tells none, or several.
+    pub fn name(&self) -> Option<&str> {
+        self.senders.name()
+    }
+
     /// The steps of the workload and what came with them, if a datagram has changed the steps. Other
     /// datagrams are ignored.
     pub fn take(&mut self) -> Option<(u64, Told)> {
         loop {
             // A longer line is no line of the protocol.
             let mut buffer = [0; MAX_BYTES + 1];
-            let (length, process) = self.receive(&mut buffer)?;
+            let (length, counter) = self.receive(&mut buffer)?;
             let line = StepLine::parse(&buffer[..length]).ok();
-            let steps = line.and_then(|line| self.senders.take(process, line));
+            let steps = line.and_then(|line| self.senders.take(counter, line));
             if let Some(steps) = steps {
                 return Some((steps, self.senders.told()));
             }
         }
     }
 
-    /// Length and process of a datagram.
-    fn receive(&self, buffer: &mut [u8]) -> Option<(usize, Option<i32>)> {
-        if !self.has_processes {
-            return Some((self.socket.recv(buffer).ok()?, None));
-        }
+    /// Length and counter of a datagram.
+    fn receive(&self, buffer: &mut [u8]) -> Option<(usize, Counter)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(buffer)];
@@ -141,7 +144,11 @@ impl StepSocket {
             RecvAncillaryMessage::ScmCredentials(who) => Some(who.pid.as_raw_nonzero().get()),
             _ => None,
         });
-        Some((received.bytes, process))
+        let process = process.filter(|_| self.has_processes);
+        let address = received.address.map(SocketAddrUnix::try_from);
+        let address = address.and_then(Result::ok);
+        let address = address.and_then(|it| it.abstract_name().map(<[u8]>::to_vec));
+        Some((received.bytes, Counter { process, address }))
     }
 }
 
@@ -185,6 +192,15 @@ fn is_abandoned(path: &Path) -> bool {
     is_socket && connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
+/// What tells a counter of steps from others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counter {
+    /// The process; `None` where Linux does not tell.
+    pub process: Option<i32>,
+    /// The address of its socket in the abstract namespace, if it has one.
+    pub address: Option<Vec<u8>>,
+}
+
 /// The senders of a workload, and the steps that their counts amount to.
 #[derive(Debug, Default)]
 pub struct Senders {
@@ -194,19 +210,19 @@ pub struct Senders {
     names: Vec<Name>,
 }
 
-/// The processes that send one name.
+/// The counters that send one name.
 #[derive(Debug)]
 struct Name {
     name: Option<String>,
-    /// The count of the process that is ahead.
+    /// The count of the counter that is ahead.
     count: i128,
     /// The last one to send comes last.
-    processes: Vec<Sender>,
+    senders: Vec<Sender>,
 }
 
 #[derive(Debug)]
 struct Sender {
-    process: Option<i32>,
+    counter: Counter,
     last: u64,
     /// What is to be added to its count.
     offset: i128,
@@ -216,7 +232,7 @@ impl Senders {
     /// What came with the steps so far, as far as it is true of all senders.
     pub fn told(&self) -> Told {
         match &self.names[..] {
-            [name] if name.processes.len() == 1 => self.told,
+            [name] if name.senders.len() == 1 => self.told,
             [_] => Told {
                 items: self.told.items,
                 ..Told::default()
@@ -225,9 +241,15 @@ impl Senders {
         }
     }
 
-    /// Takes a line of a process. Returns the steps of the workload if they have changed. They are
-    /// less than before if the count of the process is.
-    pub fn take(&mut self, process: Option<i32>, line: StepLine) -> Option<u64> {
+    /// The name of all senders that tell one; `None` if nobody does, or if they tell several.
+    pub fn name(&self) -> Option<&str> {
+        let mut told = self.names.iter().filter_map(|it| it.name.as_deref());
+        told.next().filter(|_| told.next().is_none())
+    }
+
+    /// Takes a line of a counter. Returns the steps of the workload if they have changed. They are
+    /// less than before if the count of the counter is.
+    pub fn take(&mut self, counter: Counter, line: StepLine) -> Option<u64> {
         self.told = Told {
             fetch_us: line.fetch_us,
             compute_us: line.compute_us,
@@ -242,15 +264,15 @@ impl Senders {
             self.names.push(Name {
                 name: line.name,
                 count,
-                processes: Vec::new(),
+                senders: Vec::new(),
             });
         }
         let name = self.names.get_mut(known)?;
-        let known = name.processes.iter().position(|it| it.process == process);
+        let known = name.senders.iter().position(|it| it.counter == counter);
         let mut sender = match known {
-            Some(known) => name.processes.remove(known),
+            Some(known) => name.senders.remove(known),
             None => Sender {
-                process,
+                counter,
                 last: line.steps,
                 offset: (name.count - count).max(0),
             },
@@ -259,10 +281,10 @@ impl Senders {
         sender.last = line.steps;
         let ahead = (count + sender.offset - name.count).max(0);
         name.count += ahead;
-        if name.processes.len() == MOST_SENDERS {
-            name.processes.remove(0);
+        if name.senders.len() == MOST_SENDERS {
+            name.senders.remove(0);
         }
-        name.processes.push(sender);
+        name.senders.push(sender);
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
         let steps = steps.saturating_add(ahead).saturating_sub(lost);
         self.steps = Some(steps);

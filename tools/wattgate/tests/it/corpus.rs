@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Row};
+use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Origin, Row};
 use wattgate_profiler::window::Measured;
 
 /// The TPCs that the board of these rows gates.
@@ -55,7 +55,13 @@ fn open_as(
     workload: &str,
     gated: Option<u32>,
 ) -> Result<CorpusFile, String> {
-    CorpusFile::open(path, device, workload, gated, Some(UNIT)).map_err(|error| error.to_string())
+    let origin = Origin {
+        device,
+        workload: Some(workload),
+        tpc_pg_mask: gated,
+        unit: Some(UNIT),
+    };
+    CorpusFile::open(path, &origin).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -132,27 +138,32 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
     let before = fs::read(&path).expect("bytes");
     let error = open_as(&path, "orin-agx-64", "bert", GATED).expect_err("another workload");
     let text = format!(
-        "{}: line 2 is of `yolo, v8`, expected `bert`",
+        "{}: line 2 is of workload `yolo, v8`, expected `bert`; name another file with -o",
         path.display()
     );
     assert_eq!(error, text);
     let error = open_as(&path, "xavier-agx", "yolo, v8", GATED).expect_err("another board");
-    assert!(error.contains("line 2 is of `orin-agx-64`"), "{error}");
-    for (mask, expected) in [(Some(248), "`tpc_pg_mask 248`"), (None, "`no tpc_pg_mask`")] {
+    let other_board = "line 2 is of board `orin-agx-64`, expected `xavier-agx`; name another file with -o, or move this one away";
+    assert!(error.ends_with(other_board), "{error}");
+    for (mask, expected) in [(Some(248), "`248`"), (None, "`none`")] {
         let error = open_as(&path, "orin-agx-64", "yolo, v8", mask).expect_err("other TPCs");
-        assert!(
-            error.ends_with(&format!("is of `tpc_pg_mask 240`, expected {expected}")),
-            "{error}"
-        );
+        let text = format!("line 2 is of TPC_PG_MASK `240`, expected {expected}; ");
+        assert!(error.contains(&text), "{error}");
     }
-    for (unit, expected) in [(Some("0badcafe"), "`unit 0badcafe`"), (None, "`no unit`")] {
-        let file = CorpusFile::open(&path, "orin-agx-64", "yolo, v8", GATED, unit);
+    let of = |workload, unit| Origin {
+        device: "orin-agx-64",
+        workload,
+        tpc_pg_mask: GATED,
+        unit,
+    };
+    for (unit, expected) in [(Some("0badcafe"), "`0badcafe`"), (None, "`none`")] {
+        let file = CorpusFile::open(&path, &of(Some("yolo, v8"), unit));
         let error = file.expect_err("another unit").to_string();
-        assert!(
-            error.ends_with(&format!("is of `unit 8ff8117c`, expected {expected}")),
-            "{error}"
-        );
+        let text = format!("line 2 is of unit `8ff8117c`, expected {expected}; ");
+        assert!(error.contains(&text), "{error}");
     }
+    // As long as the workload has told no name, any fits.
+    CorpusFile::open(&path, &of(None, Some(UNIT))).expect("a corpus of the board");
     assert_eq!(fs::read(&path).expect("bytes"), before);
     for foreign in [
         "a note",

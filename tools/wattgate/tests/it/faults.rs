@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, geteuid, test_kill_process};
 use wattgate_board::Disk;
-use wattgate_profiler::row::{CorpusFile, Mark, Row};
+use wattgate_profiler::row::{self, CorpusFile, Mark, Row};
 use wattgate_runtime::PowerMode;
 use wattgate_watchdog::saved_state::{Origin, SavedState};
 
@@ -105,8 +105,10 @@ fn learn(living: &Living, limit: &str, number: u32, options: &[&str]) -> std::pr
         &planner,
         "--model",
         "work.wgt",
+        "-o",
+        "corpus.csv",
     ]);
-    workload(command.args(["--name", "work"]).args(options), STEPS);
+    workload(command.args(options), STEPS);
     command
 }
 
@@ -174,7 +176,7 @@ fn rows_of_a_held_limit_are_learned_after_the_workload_has_ended() {
     let planner = fits.to_owned() + planner.trim_start_matches("exec ");
     let mut command = living.command("learn");
     command.args(["--limit", "30W", "--hold", "60", "--planner", &planner]);
-    command.args(["--model", "work.wgt"]);
+    command.args(["--model", "work.wgt", "-o", "corpus.csv"]);
     workload(&mut command, &format!("echo $$ >pid; {STEPS}"));
     let (code, _, errors) = run(&mut command);
     assert_eq!(code, Some(0), "{errors}");
@@ -389,8 +391,13 @@ fn a_disk_that_is_full_ends_the_session_and_breaks_no_row() {
     const SIZE: u64 = 8_192;
     let living = Living::start();
     let path = living.path("corpus.csv");
-    let mut corpus =
-        CorpusFile::open(&path, NAME, "sh", Some(240), Some("8ff8117c")).expect("a corpus");
+    let origin = row::Origin {
+        device: NAME,
+        workload: Some("sh"),
+        tpc_pg_mask: Some(240),
+        unit: Some("8ff8117c"),
+    };
+    let mut corpus = CorpusFile::open(&path, &origin).expect("a corpus");
     let row = Row {
         device: NAME.to_owned(),
         workload: "sh".to_owned(),
@@ -648,7 +655,12 @@ fn a_second_profiler_is_refused_and_the_first_one_goes_on() {
     let before = living.settings();
     let session = Background::start(&mut living.profile(&[], STEPS));
     wait_for_row(&living);
-    let (code, _, errors) = run(&mut living.profile(&["-o", "other.csv"], STEPS));
+    let mut other = living.command("profile");
+    workload(
+        other.args(["--modes", "modes.csv", "-o", "other.csv"]),
+        STEPS,
+    );
+    let (code, _, errors) = run(&mut other);
     assert_eq!(code, Some(5), "{errors}");
     assert!(errors.contains(" already controls the board"), "{errors}");
     assert!(!living.path("other.csv").exists());

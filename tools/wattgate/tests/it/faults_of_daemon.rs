@@ -275,7 +275,7 @@ fn what_was_learned_holds_in_the_daemon() {
     let learn = |model: &str| {
         let mut command = living.command("learn");
         command.args(["--limit", "25W", "--hold", "5", "--planner", &planner]);
-        command.args(["--name", "work", "--model", model]);
+        command.args(["-o", "corpus.csv", "--model", model]);
         workload(&mut command, STEPS);
         run(&mut command)
     };

@@ -199,7 +199,7 @@ impl Living {
     /// `wattgate profile` of the listed modes, started by another program.
     pub fn profile_by(&self, before: &[&str]) -> Command {
         let mut command = self.command_by(before, "profile");
-        command.args(["--modes", "modes.csv"]);
+        command.args(["--modes", "modes.csv", "-o", "corpus.csv"]);
         command
     }
 
@@ -211,9 +211,10 @@ impl Living {
     }
 }
 
-/// Adds a workload in a shell that prints its steps.
+/// Adds a workload in a shell that prints its steps, with the name `sh`.
 pub fn workload(command: &mut Command, script: &str) {
-    command.args(["--steps-from", r"step (\d+)", "--", "sh", "-c", script]);
+    command.args(["--name", "sh", "--steps-from", r"step (\d+)"]);
+    command.args(["--", "sh", "-c", script]);
 }
 
 impl Drop for Living {

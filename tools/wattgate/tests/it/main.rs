@@ -10,6 +10,7 @@ mod faults;
 mod faults_of_daemon;
 mod living;
 mod man;
+mod names;
 mod obedience;
 mod operation;
 mod pattern;

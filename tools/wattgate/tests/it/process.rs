@@ -367,6 +367,8 @@ fn a_board_is_profiled_by_the_output_of_its_workload() {
     let mut command = living.profile_by(&[]);
     command.args([
         "--json",
+        "--name",
+        "sh",
         "--steps-from",
         r"step (\d+)",
         "--",
@@ -403,7 +405,9 @@ fn a_workload_that_runs_already_is_profiled_by_its_log() {
     let attach = ["--attach", &running.0.id().to_string(), "--log", "log"];
     wait_for("the log", || log.exists());
     let mut command = living.profile_by(&[]);
-    command.args(attach).args(["--steps-from", r"step (\d+)"]);
+    command
+        .args(attach)
+        .args(["--name", "sh", "--steps-from", r"step (\d+)"]);
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     assert!(matches!(running.0.try_wait(), Ok(None)), "it runs on");
@@ -421,7 +425,8 @@ fn ctrl_c_ends_workload_and_session() {
     let mut command = living.profile_by(&["env", &heeding, "setsid", "--ctty", "--wait"]);
     let script =
         "trap 'echo interrupted >word; exit' INT; echo ready; while :; do sleep 0.01; done";
-    command.args(["--steps-from", r"step (\d+)", "--", "sh", "-c", script]);
+    command.args(["--name", "sh", "--steps-from", r"step (\d+)"]);
+    command.args(["--", "sh", "-c", script]);
     command.stdin(theirs.try_clone().expect("another"));
     command
         .stdout(theirs.try_clone().expect("another"))

@@ -8,7 +8,7 @@ use wattgate_board::Files;
 use wattgate_cli::planning::{Kind, idle_modes};
 use wattgate_profiler::ladder::Ladder;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
-use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Row};
+use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Origin, Row};
 use wattgate_profiler::session::{Session, SessionError, Task};
 use wattgate_profiler::window::{Count, Rules, Told};
 use wattgate_profiler::world::{Event, Exit, World};
@@ -160,7 +160,13 @@ impl Done {
 }
 
 fn corpus(path: &Path, tpc_pg_mask: Option<u32>) -> CorpusFile {
-    CorpusFile::open(path, "board", "work", tpc_pg_mask, None).expect("a corpus")
+    let origin = Origin {
+        device: "board",
+        workload: Some("work"),
+        tpc_pg_mask,
+        unit: None,
+    };
+    CorpusFile::open(path, &origin).expect("a corpus")
 }
 
 pub fn profile(bench: Bench, least: PowerMode, modes: &[PowerMode], limit_w: Option<u32>) -> Done {

@@ -7,9 +7,17 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use wattgate_cli::steps::StepLine;
-use wattgate_profiler::steps::socket::{Senders, StepSocket, counter};
+use wattgate_cli::steps::Steps;
+use wattgate_profiler::steps::socket::{Counter, Senders, StepSocket, counter};
 
 use crate::living::wait_for;
+
+fn of_process(process: i32) -> Counter {
+    Counter {
+        process: Some(process),
+        address: None,
+    }
+}
 
 /// The steps after each line `PROCESS COUNT [NAME]`.
 fn steps(lines: &[(i32, u64, &str)]) -> Vec<Option<u64>> {
@@ -23,7 +31,7 @@ fn steps(lines: &[(i32, u64, &str)]) -> Vec<Option<u64>> {
             fetch_us: None,
             compute_us: None,
         };
-        senders.take(Some(*process), line)
+        senders.take(of_process(*process), line)
     });
     taken.collect()
 }
@@ -39,7 +47,7 @@ fn parts_of_steps_are_those_of_one_process_and_samples_those_of_one_name() {
     let mut senders = Senders::default();
     let mut take = |process: i32, text: &str| {
         let line = StepLine::parse(text.as_bytes()).expect("a line");
-        senders.take(Some(process), line);
+        senders.take(of_process(process), line);
         let told = senders.told();
         (told.fetch_us, told.compute_us, told.items)
     };
@@ -104,6 +112,33 @@ fn a_process_that_counts_backwards_shows() {
         steps(&[(1, most, ""), (1, 0, ""), (1, most, "")])[1],
         Some(0)
     );
+}
+
+/// As two threads, or two processes in a container, have them.
+#[test]
+fn two_counters_of_one_process_and_name_count_the_same_steps() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut socket = StepSocket::at(&folder.path().join("steps")).expect("a socket");
+    let path = socket.path().to_owned();
+    let new = || Steps::new(Some(path.clone()), 1, "yolo");
+    let mut first = new();
+    first.report(900);
+    let mut second = new();
+    second.report(3);
+    assert_eq!(taken(&mut socket), [900]);
+    first.report(905);
+    drop(first);
+    assert_eq!(taken(&mut socket), [905]);
+    // It began at the 900 that were counted, and is behind.
+    second.report(6);
+    drop(second);
+    assert!(taken(&mut socket).is_empty());
+    // The workload begins anew.
+    let mut third = new();
+    third.report(1);
+    third.report(4);
+    drop(third);
+    assert_eq!(taken(&mut socket), [908]);
 }
 
 fn step(socket: &Path, arguments: &[&str]) -> Output {

@@ -35,6 +35,7 @@ fn fit_writes_a_model_and_reports_it() {
         "units",
         "unit_doubts",
         "other_units_power_ratio",
+        "power_bound_ratio",
         "bytes",
         "seconds",
     ];
@@ -134,6 +135,27 @@ fn without_a_number_all_modes_are_used_and_none_is_held_out() {
     let text = run(folder.path(), "inspect model.wgt").stdout;
     let line = "\nexpected errors over all modes: time ";
     assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn five_modes_give_a_model_at_95_percent_whose_cost_is_told() {
+    let folder = folder();
+    let path = folder.path();
+    write(path, "corpus.csv", corpus().join("\n"));
+    for (modes, is_few) in [(5, true), (8, true), (9, false)] {
+        let fitted = run(
+            path,
+            &format!("fit corpus.csv --modes {modes} --sampling planned -o model.wgt"),
+        );
+        assert_eq!(fitted.code, 0, "{}", fitted.stderr);
+        let line = format!("\n{modes} modes are few, so a prior widens the bounds: ");
+        assert_eq!(fitted.stdout.contains(&line), is_few, "{}", fitted.stdout);
+        let chosen = run(path, "select model.wgt --limit 99W --json").json();
+        let number = |key: &str| chosen[key].as_f64().expect("a number");
+        assert!(number("guarded_power_mw") > number("power_mw"), "{chosen}");
+        let refused = run(path, "select model.wgt --limit 99W --confidence 0.98");
+        assert_eq!(refused.code, 3, "{}", refused.stderr);
+    }
 }
 
 #[test]
