@@ -22,6 +22,23 @@ const KNOWN: [(&str, &[&str]); 12] = [
     ("thor-t4000", &["p3834-0000"]),
 ];
 
+/// The power of idle boards in mW (`jetson-platform.md`, sections 8 and 9).
+const IDLE_MW: [(&str, u32); 3] = [
+    ("orin-agx-64", 7_100),
+    ("orin-nx-16", 4_600),
+    ("orin-nano-8", 2_180),
+];
+
+/// Power in mW that any idle Jetson exceeds: no published sweep has less.
+const LEAST_IDLE_MW: u32 = 500;
+
+/// The power in mW that the board draws when idle, or a lower one that is known of all boards.
+pub fn idle_mw(compatible: &[String]) -> u32 {
+    let name = board_name(compatible);
+    let known = IDLE_MW.iter().find(|(known, _)| Some(*known) == name);
+    known.map_or(LEAST_IDLE_MW, |(_, idle_mw)| *idle_mw)
+}
+
 /// The board's name, if both sides are known and a model for `device` is for another board.
 pub fn board_mismatch(device: &str, compatible: &[String]) -> Option<&'static str> {
     let of_model = KNOWN.iter().find(|(name, _)| device.starts_with(name))?;
@@ -43,6 +60,15 @@ mod tests {
     use wattgate_board_tables::{Board, names};
 
     use super::*;
+
+    #[test]
+    fn every_board_that_draws_power_when_idle_is_known() {
+        for (name, idle_mw_of_board) in IDLE_MW {
+            let board = Board::named(name).expect("a board");
+            assert_eq!(idle_mw(&board.compatible), idle_mw_of_board);
+        }
+        assert_eq!(idle_mw(&["nvidia,unheard-of".to_owned()]), LEAST_IDLE_MW);
+    }
 
     #[test]
     fn every_simulated_board_accepts_its_own_models_only() {
