@@ -12,6 +12,12 @@ use crate::search::Search;
 const STATUS: &str = "/var/lib/nvpmodel/status";
 const CONF: &str = "/etc/nvpmodel.conf";
 
+/// Where JetPack 7 keeps the mask of Thor's GPU, as `gpu_pg_mask_param=512`, which the driver takes at the next boot.
+const STATIC_MASK: &str = "/opt/nvidia/l4t-gpusetup/gpu_pg_mask";
+
+/// The mask of a fresh installation, which gates nothing that the GPU has.
+const NO_MASK: u32 = u32::MAX;
+
 /// Maximum length of the configuration in bytes. NVIDIA's have up to 20 KiB.
 const LONGEST_CONF: usize = 256 * 1024;
 
@@ -44,6 +50,8 @@ impl Nvpmodel {
         };
         let (tpc, fbp) = (mask("tpc_pg_mask"), mask("fbp_pg_mask"));
         let gated: Option<i64> = tpc.as_ref().and_then(|knob| knob.read(search.files).ok());
+        let gated = gated.and_then(|mask| mask.try_into().ok());
+        let gated = gated.or_else(|| static_mask(search));
         let status = search.path(STATUS);
         if let Err(why) = search.text(&status) {
             search.miss("status of nvpmodel", status.clone(), why.kind());
@@ -54,7 +62,7 @@ impl Nvpmodel {
         Self {
             tpc,
             fbp,
-            tpc_pg_mask: gated.and_then(|mask| mask.try_into().ok()),
+            tpc_pg_mask: gated,
             status,
             presets: presets(conf, |core| cpus.cluster(core)),
         }
@@ -74,4 +82,13 @@ impl Nvpmodel {
         let mut words = text.split_whitespace();
         words.find_map(|word| word.strip_prefix("pmode:")?.parse().ok())
     }
+}
+
+/// The mask of JetPack 7, if nvpmodel has set one.
+fn static_mask<F: Files>(search: &mut Search<F>) -> Option<u32> {
+    let path = search.path(STATIC_MASK);
+    let text = search.text(&path).ok()?;
+    let mut words = text.split_whitespace();
+    let mask = words.find_map(|word| word.strip_prefix("gpu_pg_mask_param=")?.parse().ok());
+    mask.filter(|mask| *mask != NO_MASK)
 }

@@ -53,6 +53,18 @@ fn all_knobs_are_found() {
 }
 
 #[test]
+fn the_mask_of_the_gpu_is_that_of_jetpack_7() {
+    let path = "/opt/nvidia/l4t-gpusetup/gpu_pg_mask";
+    let mut thor = Thor::new();
+    assert_eq!(discover(&thor).tpc_pg_mask(), None);
+    thor.put(path, "gpu_pg_mask_param=17353");
+    assert_eq!(discover(&thor).tpc_pg_mask(), Some(17_353));
+    // As it is installed.
+    thor.put(path, "gpu_pg_mask_param=4294967295");
+    assert_eq!(discover(&thor).tpc_pg_mask(), None);
+}
+
+#[test]
 fn a_mode_sets_all_policies_the_gpu_and_the_memory() {
     let mut thor = Thor::new();
     let mut board = discover(&thor);
