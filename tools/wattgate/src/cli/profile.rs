@@ -9,7 +9,7 @@ use lexopt::Parser;
 use wattgate_board::Disk;
 use wattgate_cli::exit::note;
 use wattgate_cli::planning::{self, ENOUGH_MODES, Kind};
-use wattgate_runtime::{Milliwatts, PowerMode};
+use wattgate_runtime::PowerMode;
 use wattgate_watchdog::unit::ThisUnit;
 
 use super::options::{Common, Modes, PLAN, Plan, help, limit, parse};
@@ -98,19 +98,15 @@ impl<'a> Ready<'a> {
         site: &'a mut Site,
     ) -> Result<Self, Failure> {
         let axes = axes(&site.board)?;
-        // As in the daemon: the sensor may show less than what is drawn.
-        let margin = site.board.sensor_offset();
-        let allowed = |limit: Milliwatts| f64::from(limit.0.saturating_sub(margin.0));
         let tpc_pg_mask = site.board.tpc_pg_mask();
         let unit = ThisUnit::id(&Disk, &common.root).map(|id| id.to_string());
         let name = common.name();
         if !common.may_tell_name() {
             common.final_name(None)?;
         }
-        let known = name.as_deref().filter(|_| !common.may_tell_name());
         let origin = Origin {
             device: &site.device,
-            workload: known,
+            workload: name.as_deref().filter(|_| !common.may_tell_name()),
             tpc_pg_mask,
             unit: unit.as_deref(),
         };
@@ -123,72 +119,42 @@ impl<'a> Ready<'a> {
         if let Some(before) = &before {
             before.check(&plan.feeding)?;
         }
-        let (number, list) = match &plan.modes {
-            Modes::Number(number) => (*number, None),
-            Modes::File(path) => {
-                let modes = modes(path)?;
-                let is_new = |(at, mode): &(usize, &PowerMode)| {
-                    !modes.iter().take(*at).any(|it| it == *mode)
-                };
-                let number = modes.iter().enumerate().filter(is_new).count();
-                (number, Some(List(modes)))
-            }
-        };
+        let (number, list) = numbered(&plan.modes)?;
         if fits {
             check_modes(&common.root, number)?;
         }
         let ladder = ladder(&axes);
         let idle = planning::idle_modes([&axes.cores, &axes.cpu_khz, &axes.gpu_khz, &axes.emc_khz]);
         let idle = idle.map(PowerMode::from_knobs);
+        // As in the daemon: the sensor may show less than what is drawn.
+        let margin = site.board.sensor_offset();
         let kind = match common.is_simulated() {
             true => Kind::Simulated,
             false => Kind::Measured,
         };
-        let models = models(&common.root, &site.device);
-        let references = |workload: &str| match plan.references.is_empty() {
-            true if plan.is_planner_here() && (fits || list.is_none()) => {
-                let board = references::Board {
-                    device: &site.device,
-                    kind,
-                    tpc_pg_mask,
-                };
-                references::references(&models, &board, workload)
-            }
-            _ => plan.references.clone(),
-        };
-        // Without a name, no model is that of the workload.
-        let planner = |workload: Option<&str>| -> Result<Background, PlannerError> {
-            let task = planning::Task {
+        let planners = Planners {
+            plan,
+            fits,
+            list,
+            models: models(&common.root, &site.device),
+            task: planning::Task {
                 version: planning::VERSION,
-                axes: axes.clone(),
+                axes,
                 modes: number,
-                limit_mw: site.limit.map(allowed),
+                limit_mw: site
+                    .limit
+                    .map(|limit| f64::from(limit.0.saturating_sub(margin.0))),
                 seed: Some(plan.seed),
-                workload: workload.map(str::to_owned),
+                workload: None,
                 device: Some(site.device.clone()),
-                reference: references(workload.unwrap_or_default()).into(),
+                reference: planning::References::None,
                 kind: Some(kind),
                 minibatch: plan.feeding.minibatch,
                 tpc_pg_mask,
                 unit: unit.clone(),
-            };
-            let co_process = || -> Result<CoProcess, PlannerError> {
-                let planner = CoProcess::start(&plan.planner, task)?;
-                Ok(match plan.references.is_empty() {
-                    false => planner,
-                    true => planner.with_optional_reference(),
-                })
-            };
-            Ok(match &list {
-                Some(list) if fits => Background::start(Listed {
-                    list: list.clone(),
-                    planner: co_process()?,
-                }),
-                Some(list) => Background::start(list.clone()),
-                None => Background::start(co_process()?),
-            })
+            },
         };
-        let mut planned = planner(name.as_deref())?;
+        let mut planner = planners.start(name.as_deref())?;
         let task = Task {
             kind,
             unit: unit.clone(),
@@ -202,13 +168,11 @@ impl<'a> Ready<'a> {
         };
         let mut session = Session::begin(&mut site.process, &mut site.board, ladder, task)?;
         // Before the workload starts: a planner may be absent or its machine may not answer.
-        session.ready(&planned)?;
+        session.ready(&planner)?;
         // Of a list of modes, those alone are measured, unless a model is made of them.
         let asks_idle = matches!(plan.modes, Modes::Number(_)) || fits || plan.caps;
-        let is_possible = !common.workload.is_attached()
-            && before
-                .as_ref()
-                .is_none_or(|it| it.keeps_idle() && it.idle().next().is_none());
+        let lacks_idle = |it: &CorpusFile| it.keeps_idle() && it.idle().next().is_none();
+        let is_possible = !common.workload.is_attached() && before.as_ref().is_none_or(lacks_idle);
         if asks_idle && is_possible {
             note(format_args!("measuring the idle board"));
             if session.measure_idle(&idle)? == 0 {
@@ -222,10 +186,10 @@ impl<'a> Ready<'a> {
         let workload = common.final_name(session.world().told_name())?;
         if name.as_deref() != Some(&workload) {
             session.set_name(&workload);
-            planned = planner(Some(&workload))?;
-            session.ready(&planned)?;
+            planner = planners.start(Some(&workload))?;
+            session.ready(&planner)?;
         }
-        let found = references(&workload);
+        let found = planners.references(&workload);
         if !found.is_empty() && plan.references.is_empty() {
             note(format_args!("transferring from {}", found.join(", ")));
         }
@@ -242,7 +206,7 @@ impl<'a> Ready<'a> {
         ));
         Ok(Self {
             session,
-            planner: planned,
+            planner,
             corpus,
             path,
             number,
@@ -294,6 +258,71 @@ impl<'a> Ready<'a> {
             workload,
         })
     }
+}
+
+/// Starts planners of one task for a workload, whose name may change with its first step.
+struct Planners<'p> {
+    plan: &'p Plan,
+    /// Whether a model is made of the modes.
+    fits: bool,
+    /// The modes, if they are listed.
+    list: Option<List>,
+    /// The folder of earlier models.
+    models: PathBuf,
+    /// Without a workload and its references.
+    task: planning::Task,
+}
+
+impl Planners<'_> {
+    /// What the model of a workload is transferred from.
+    fn references(&self, workload: &str) -> Vec<String> {
+        let is_planned = self.fits || self.list.is_none();
+        if !self.plan.references.is_empty() || !self.plan.is_planner_here() || !is_planned {
+            return self.plan.references.clone();
+        }
+        let board = references::Board {
+            device: self.task.device.as_deref().unwrap_or_default(),
+            kind: self.task.kind.unwrap_or_default(),
+            tpc_pg_mask: self.task.tpc_pg_mask,
+        };
+        references::references(&self.models, &board, workload)
+    }
+
+    /// Starts the planner of a workload. As long as the workload has no name, no model counts as its own.
+    fn start(&self, workload: Option<&str>) -> Result<Background, PlannerError> {
+        let co_process = || -> Result<CoProcess, PlannerError> {
+            let task = planning::Task {
+                workload: workload.map(str::to_owned),
+                reference: self.references(workload.unwrap_or_default()).into(),
+                ..self.task.clone()
+            };
+            let planner = CoProcess::start(&self.plan.planner, task)?;
+            Ok(match self.plan.references.is_empty() {
+                false => planner,
+                true => planner.with_optional_reference(),
+            })
+        };
+        Ok(match self.list.clone() {
+            Some(list) if self.fits => Background::start(Listed {
+                list,
+                planner: co_process()?,
+            }),
+            Some(list) => Background::start(list),
+            None => Background::start(co_process()?),
+        })
+    }
+}
+
+/// The number of different modes, and the modes if they are listed.
+fn numbered(modes: &Modes) -> Result<(usize, Option<List>), Failure> {
+    let path = match modes {
+        Modes::Number(number) => return Ok((*number, None)),
+        Modes::File(path) => path,
+    };
+    let list = listed(path)?;
+    let is_new = |(at, mode): &(usize, &PowerMode)| !list.iter().take(*at).any(|it| it == *mode);
+    let number = list.iter().enumerate().filter(is_new).count();
+    Ok((number, Some(List(list))))
 }
 
 /// Fails if a model of so few modes cannot have the confidence that the daemon asks for. Says so if a prior helps.
@@ -436,7 +465,7 @@ fn text(row: &Row) -> String {
 }
 
 /// The modes of a CSV file. Further columns are ignored.
-fn modes(path: &Path) -> Result<VecDeque<PowerMode>, Failure> {
+fn listed(path: &Path) -> Result<VecDeque<PowerMode>, Failure> {
     #[derive(serde::Deserialize)]
     struct Listed {
         cores: u32,
