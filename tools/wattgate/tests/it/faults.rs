@@ -689,7 +689,7 @@ fn the_end_of_an_attached_process_is_no_signal() {
     wait_for("the log", || living.path("log").exists());
     let mut command = living.profile_by(&[]);
     command.args(["--attach", &running.0.id().to_string(), "--log", "log"]);
-    command.args(["--steps-from", r"step (\d+)"]);
+    command.args(["--name", "sh", "--steps-from", r"step (\d+)"]);
     let session = Background::start(&mut command);
     wait_for_row(&living);
     running.0.kill().expect("it runs");

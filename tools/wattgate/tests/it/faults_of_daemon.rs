@@ -216,7 +216,7 @@ fn only_one_session_has_the_board_of_a_daemon() {
     let (living, daemon, _) = with_daemon();
     let session = Background::start(&mut living.profile(&[], STEPS));
     daemon.await_lent();
-    let (code, _, errors) = run(&mut living.profile(&["-o", "other.csv"], STEPS));
+    let (code, _, errors) = run(&mut living.profile(&[], STEPS));
     assert_eq!(code, Some(5), "{errors}");
     assert!(errors.contains("another client has the board"), "{errors}");
     let mut command = living.command("run");

@@ -272,7 +272,8 @@ fn signals_stop_a_session() {
 fn a_signal_that_is_ignored_stays_ignored() {
     let living = Living::start();
     let mut command = living.profile_by(&["nohup"]);
-    command.args(["--json", "--steps-from", r"step (\d+)", "--", "sh", "-c"]);
+    command.args(["--json", "--name", "sh", "--steps-from", r"step (\d+)"]);
+    command.args(["--", "sh", "-c"]);
     // Its parent is wattgate.
     command.arg(format!("kill -HUP $PPID; {STEPS}"));
     let output = command.output().expect("it runs");
