@@ -14,7 +14,7 @@ use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Event, Priority};
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::limits::Lowerings;
-use wattgate_watchdog::quantity::Memory;
+use wattgate_watchdog::quantity::{Memory, Watts};
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
 
@@ -136,6 +136,73 @@ pub fn watch(
 ) -> Result<Held, Failure> {
     let mut holder = ByDaemon::new(client, process.files().speed())?;
     Ok(hold(process, &mut holder, limit, time, is_new, seen)?)
+}
+
+/// The first line that says how it goes comes after this time, each further one after twice the time before, and at least one in
+/// [`LONGEST_SILENCE`].
+const FIRST_LINE: Duration = Duration::from_secs(10);
+const LONGEST_SILENCE: Duration = Duration::from_secs(600);
+
+/// Says now and then how it goes.
+pub struct Going {
+    start: Option<Duration>,
+    /// The time until the next line, since the start or the line before.
+    silence: Duration,
+    said: Duration,
+    /// The count at the line before, and the last one.
+    before: Option<Count>,
+    last: Option<Count>,
+}
+
+impl Going {
+    pub fn new() -> Self {
+        Self {
+            start: None,
+            silence: FIRST_LINE,
+            said: Duration::ZERO,
+            before: None,
+            last: None,
+        }
+    }
+
+    /// Takes a count, or a report.
+    pub fn see(&mut self, now: Duration, count: Option<Count>, report: &Report) {
+        if let Some(count) = count {
+            // A workload that counts anew has begun anew.
+            self.before = self.before.filter(|before| before.steps <= count.steps);
+            self.before.get_or_insert(count);
+            self.last = Some(count);
+            return;
+        }
+        let start = *self.start.get_or_insert(now);
+        let passed = now.saturating_sub(start);
+        if passed < self.said + self.silence {
+            return;
+        }
+        self.said = passed;
+        self.silence = LONGEST_SILENCE.min(2 * self.silence);
+        note(self.line(passed, report));
+        self.before = self.last;
+    }
+
+    fn line(&self, passed: Duration, report: &Report) -> String {
+        let seconds = passed.as_secs();
+        let limit = Watts(Milliwatts(report.limit_mw));
+        let power = match report.measured_mw {
+            Some(measured) => format!("{:.2} W now", f64::from(measured) / 1e3),
+            None => "no reading of the power now".to_owned(),
+        };
+        let rate = self.before.zip(self.last).and_then(|(before, last)| {
+            let seconds = last.at.saturating_sub(before.at).as_secs_f64();
+            let steps = last.steps.saturating_sub(before.steps);
+            (steps > 0 && seconds > 0.0).then(|| steps as f64 / seconds)
+        });
+        let rate = rate.map_or_else(
+            || "no steps counted".to_owned(),
+            |rate| format!("{rate:.2} steps/s"),
+        );
+        format!("{seconds} s: limit {limit}, {power}, {rate}")
+    }
 }
 
 /// What was held, for people and as JSON.

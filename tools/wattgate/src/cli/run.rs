@@ -73,7 +73,9 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let wanted = aim.wanted()?;
     let mut deadline = DeadlineWatch::from_wanted(wanted);
-    let seen = |now: Duration, _: Option<Count>, report: &Report| {
+    let mut going = hold::Going::new();
+    let seen = |now: Duration, count: Option<Count>, report: &Report| {
+        going.see(now, count, report);
         deadline.iter_mut().for_each(|it| it.see(now, report));
     };
     let held = match Client::connect(&common.root) {
