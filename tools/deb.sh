@@ -27,6 +27,17 @@ eventually() {
 
 tools/packages.sh binutils gcc libc6-dev mandoc qemu-user-static systemd
 . tools/simulated.sh --tmpdir
+# The programs of this machine print the completions, for which the packaged ones would need the emulator.
+cargo build --release --locked -p wattgate-watchdog -p wattgate-profiler
+completions=$target/$triple/release/wattgated.completions
+rm -rf "$completions"
+mkdir -p "$completions"
+for name in wattgate wattgated; do
+    "$target/release/$name" completions bash >"$completions/$name.bash"
+    "$target/release/$name" completions fish >"$completions/$name.fish"
+    "$target/release/$name" completions zsh >"$completions/_$name"
+    bash -n "$completions/$name.bash" || fail "completions of bash"
+done
 # One unit a crate: the daemon is a tenth smaller for half a minute of building.
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1
 # Level 2 makes the daemon 5 % smaller. The vector code of the runtime is written by hand, so it hardly depends on the level.
@@ -45,6 +56,8 @@ contents control postinst postrm prerm <<'FILES'
 -rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated-safe.service
 -rw-r--r-- 0/0 ./usr/lib/systemd/system/wattgated.service
 -rw-r--r-- 0/0 ./usr/lib/sysusers.d/wattgated.conf
+-rw-r--r-- 0/0 ./usr/share/bash-completion/completions/wattgate
+-rw-r--r-- 0/0 ./usr/share/bash-completion/completions/wattgated
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/changelog.gz
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/copyright
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/crates
@@ -53,12 +66,16 @@ contents control postinst postrm prerm <<'FILES'
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/realtime.conf
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/wattgated-over.service
 -rw-r--r-- 0/0 ./usr/share/doc/wattgated/examples/wattgated.toml
+-rw-r--r-- 0/0 ./usr/share/fish/vendor_completions.d/wattgate.fish
+-rw-r--r-- 0/0 ./usr/share/fish/vendor_completions.d/wattgated.fish
 -rw-r--r-- 0/0 ./usr/share/man/man1/wattgate.1.gz
 -rw-r--r-- 0/0 ./usr/share/man/man5/wattgated.toml.5.gz
 -rw-r--r-- 0/0 ./usr/share/man/man8/wattgated.8.gz
 -rw-r--r-- 0/0 ./usr/share/wattgate/references/orin-agx-64.wgt
 -rw-r--r-- 0/0 ./usr/share/wattgate/references/orin-nano-8-super.wgt
 -rw-r--r-- 0/0 ./usr/share/wattgate/references/xavier-agx.wgt
+-rw-r--r-- 0/0 ./usr/share/zsh/vendor-completions/_wattgate
+-rw-r--r-- 0/0 ./usr/share/zsh/vendor-completions/_wattgated
 FILES
 for script in postinst postrm prerm; do
     sh -n "$place/control/$script"

@@ -1,5 +1,6 @@
-//! The command line of `sweep`. Exit codes match the trainer's.
+//! The command line of `sweep`.
 
+use std::env;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::{self, Write as _};
@@ -9,7 +10,8 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::exit::{self, Failed, end};
+use wattgate_cli::program::{Does, Program};
 use wattgate_runtime::Region;
 use wattgate_runtime::shape::Shape;
 
@@ -37,6 +39,7 @@ Options:
   --peer PYTHON  A Python with the packages tract and onnxruntime; without it they are not timed
   --rounds N     Number of rounds [100]
   -h, --help     Print this
+  -V, --version  Print the version
 
 All times are those of the best round, the least disturbed one.
 JSON: {\"modes\",\"shape\",\"weights\",\"sweep_us\",\"front_us\",\"cold_start_us\",\"query_ns\",
@@ -48,11 +51,7 @@ median round. Without a PYTHON, `peers` and `ratios` are missing.
 Example:
   sweep --json --shape 256-128-64 --peer target/bench-venv/bin/python
 
-Exit codes:
-  0  done
-  1  a bound is missed
-  2  the arguments are wrong
-  5  a peer cannot be timed, or nothing can be printed
+With --bounds, a bound that is missed is a limit that was not held.
 ";
 
 /// Why the command failed.
@@ -77,9 +76,9 @@ enum Failure {
 impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Bounds(_) => 1,
-            Self::Arguments(_) | Self::Value { .. } => 2,
-            Self::Peer(_) | Self::Print(_) => 5,
+            Self::Bounds(_) => exit::LIMIT,
+            Self::Arguments(_) | Self::Value { .. } => exit::ARGUMENTS,
+            Self::Peer(_) | Self::Print(_) => exit::OTHER,
         }
     }
 
@@ -89,11 +88,33 @@ impl Failed for Failure {
             _ => None,
         }
     }
+
+    fn argument_error(&self) -> Option<&lexopt::Error> {
+        match self {
+            Self::Arguments(error) => Some(error),
+            _ => None,
+        }
+    }
 }
+
+const PROGRAM: Program<fn(Parser) -> Result<(), Failure>> = Program {
+    name: "sweep",
+    version: env!("CARGO_PKG_VERSION"),
+    does: Does::One {
+        help,
+        run: dispatch,
+    },
+};
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    end(dispatch(Parser::from_env()))
+    let arguments = env::args_os().skip(1).collect();
+    end(PROGRAM.run(arguments, |run, arguments| run(arguments)))
+}
+
+/// The text of the help.
+fn help() -> String {
+    USAGE.to_owned()
 }
 
 enum Output {
@@ -118,7 +139,6 @@ fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("shape") => shape = Some(shape_of(arguments.value()?.string()?)?),
             Arg::Long("peer") => peer = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("rounds") => rounds = number("--rounds", arguments.value()?.string()?)?,
-            Arg::Short('h') | Arg::Long("help") => return print(USAGE),
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -6,7 +6,9 @@
 //! | bytes as text in JSON | [`base64`] |
 //! | exit codes and error output | [`exit`] |
 //! | a power mode in JSON | [`json`] |
+//! | the nearest of some names | [`nearest`] |
 //! | atomic output files | [`output`] |
+//! | `--version`, `help`, `completions` and the commands of a program | [`program`] |
 //! | long computations in shards (feature `shards`) | [`shard`] |
 //! | parsing of powers, times and frequencies | [`quantity`] |
 //! | how a planner is asked for modes and told of measurements | [`planning`] |
@@ -17,8 +19,10 @@ pub mod aim;
 pub mod base64;
 pub mod exit;
 pub mod json;
+pub mod nearest;
 pub mod output;
 pub mod planning;
+pub mod program;
 pub mod quantity;
 #[cfg(feature = "shards")]
 pub mod shard;

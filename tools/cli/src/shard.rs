@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::exit;
+
 /// A shard: its number from 1 on, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shard {
@@ -80,12 +82,14 @@ pub enum ShardError {
 }
 
 impl ShardError {
-    /// The exit code: 2 for arguments, 3 for a part, 5 for a file that cannot be read.
+    /// The exit code of a program that fails by it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Value { .. } | Self::Given | Self::Command { .. } | Self::NoParts => 2,
-            Self::Io { .. } => 5,
-            _ => 3,
+            Self::Value { .. } | Self::Given | Self::Command { .. } | Self::NoParts => {
+                exit::ARGUMENTS
+            }
+            Self::Io { .. } => exit::OTHER,
+            _ => exit::INPUT,
         }
     }
 }
@@ -142,8 +146,13 @@ impl Jobs {
         arguments: Vec<OsString>,
         known: &[&str],
     ) -> Result<(Self, Vec<OsString>), ShardError> {
-        let asks_for_help = || arguments.iter().any(|it| it == "--help" || it == "-h");
-        if arguments.first().is_some_and(|first| first == "merge") && !asks_for_help() {
+        // Such as --help.
+        let has_option = || {
+            arguments
+                .iter()
+                .any(|it| it.as_encoded_bytes().starts_with(b"-"))
+        };
+        if arguments.first().is_some_and(|first| first == "merge") && !has_option() {
             let paths: Vec<PathBuf> = arguments[1..].iter().map(PathBuf::from).collect();
             let (jobs, arguments) = merged(&paths)?;
             return Ok((jobs, arguments.into_iter().map(OsString::from).collect()));

@@ -1,5 +1,6 @@
 //! The command line of the demo.
 
+use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,13 +8,16 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::{Arg, Parser, ValueExt};
 use thiserror::Error;
-use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::exit::{self, Failed, end};
+use wattgate_cli::program::{Does, Program};
 use wattgate_demo::{DemoError, Series, Story, make};
+use wattgate_trainer::read::CorpusError;
 
 const USAGE: &str = "\
 Show all steps on a simulated board, as one page
 
 Usage: wattgate-demo [options]
+       wattgate-demo completions SHELL
 
 Options:
   -o, --output DIR  The folder to write to [demo-report]
@@ -23,17 +27,12 @@ Options:
                     \"replay\": {\"series\": [{\"name\", \"report\"}], ...}, ...}; a report has the
                     figures of `wattgate-simulator replay`
   -h, --help        Print this
+  -V, --version     Print the version
 
 Simulates a Jetson AGX Orin, trains a reference on ResNet, transfers it to MobileNet with 50 and
 with 15 planned modes, and chooses a mode under each limit from 17 to 50 W. The watchdog then
 holds a changing limit during a training job. Writes the corpora, the model files, the page
 index.html, and held-limit.svg, a picture of that job. All numbers are simulated.
-
-Exit codes:
-  0  done
-  2  the arguments are wrong
-  3  the simulation or a training failed
-  5  a file cannot be written
 ";
 
 /// Why the program failed.
@@ -50,9 +49,14 @@ enum Failure {
 impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Arguments(_) => 2,
-            Self::Demo(DemoError::Folder { .. } | DemoError::Output(_)) | Self::Print(_) => 5,
-            Self::Demo(_) => 3,
+            Self::Arguments(_) => exit::ARGUMENTS,
+            Self::Demo(
+                DemoError::Folder { .. }
+                | DemoError::Output(_)
+                | DemoError::Corpus(CorpusError::Io { .. }),
+            )
+            | Self::Print(_) => exit::OTHER,
+            Self::Demo(_) => exit::INPUT,
         }
     }
 
@@ -62,10 +66,29 @@ impl Failed for Failure {
             _ => None,
         }
     }
+
+    fn argument_error(&self) -> Option<&lexopt::Error> {
+        match self {
+            Self::Arguments(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
+const PROGRAM: Program<fn(Parser) -> Result<(), Failure>> = Program {
+    name: "wattgate-demo",
+    version: env!("CARGO_PKG_VERSION"),
+    does: Does::One { help, run },
+};
+
 fn main() -> ExitCode {
-    end(run(Parser::from_env()))
+    let arguments = env::args_os().skip(1).collect();
+    end(PROGRAM.run(arguments, |run, arguments| run(arguments)))
+}
+
+/// The text of the help.
+fn help() -> String {
+    USAGE.to_owned()
 }
 
 fn run(mut arguments: Parser) -> Result<(), Failure> {
@@ -75,7 +98,6 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Short('o') | Arg::Long("output") => output = arguments.value()?.into(),
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => return print(USAGE),
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
+use wattgate_cli::exit;
 
 use crate::lock::{directory, root_directory};
 use crate::report::Report;
@@ -27,6 +28,21 @@ pub enum ClientError {
     /// otherwise.
     #[error("{}", .0.message)]
     Refused(Refused),
+}
+
+impl ClientError {
+    /// The exit code of a program that fails by it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoDaemon { .. } => exit::OTHER,
+            Self::Refused(refused) => match &*refused.name {
+                "out_of_range" | "over_max_limit" => exit::ARGUMENTS,
+                "model_unreadable" => exit::OTHER,
+                name if name.starts_with("model_") => exit::INPUT,
+                _ => exit::OTHER,
+            },
+        }
+    }
 }
 
 /// An error, and what to do about it.

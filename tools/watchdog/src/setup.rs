@@ -13,6 +13,7 @@ use wattgate_board::{
     ApplyError, BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError,
 };
 use wattgate_cli::aim::Wanted;
+use wattgate_cli::exit;
 use wattgate_runtime::estimator::Chip;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::format::Kind;
@@ -116,6 +117,17 @@ pub enum SetupError {
     /// The board supports no mode of the region in which the model was profiled.
     #[error("{}: the board supports no mode of the profiled region", path.display())]
     NotProfiled { path: PathBuf },
+}
+
+impl SetupError {
+    /// The exit code of a program that fails by it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Model { .. } => exit::OTHER,
+            Self::Confidence(_) => exit::ARGUMENTS,
+            _ => exit::INPUT,
+        }
+    }
 }
 
 /// Everything needed to control a board.

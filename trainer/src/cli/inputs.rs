@@ -19,6 +19,8 @@ use rayon::prelude::*;
 use thiserror::Error;
 use wattgate_board::DiscoverError;
 use wattgate_board_tables::{Board, BoardError, names};
+use wattgate_cli::exit;
+use wattgate_cli::nearest::nearest;
 use wattgate_cli::planning::{MOST_REFERENCES, NOT_SHOWN};
 use wattgate_probe::format::{OpenError, Probe, ProbeError};
 use wattgate_probe::recorded::Recorded;
@@ -30,7 +32,6 @@ use wattgate_runtime::{Model, PowerMode};
 use super::{Failure, reading_bar, show, values};
 use crate::corpus::clocks::{NOMINAL_KHZ, board_with, clock_in};
 use crate::corpus::modes::all_modes;
-use crate::corpus::similar::nearest;
 use crate::corpus::{
     AXIS_COLUMNS, Blank, Corpus, CorpusError, NAMED_WORKLOADS, Problem, Reading, is_name,
 };
@@ -285,16 +286,16 @@ fn the_nearest(text: &str) -> String {
 }
 
 impl NoBoard {
-    /// The program's exit code: a wrong argument, or a file that cannot be read or is defective.
+    /// The exit code of a program that fails by it.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Probe(OpenError {
                 why: ProbeError::Unreadable(_),
                 ..
-            }) => 5,
-            Self::Probe(_) | Self::NothingFound { .. } => 3,
+            }) => exit::OTHER,
+            Self::Probe(_) | Self::NothingFound { .. } => exit::INPUT,
             Self::Unknown { .. } | Self::NoTable { .. } | Self::Axis { .. } | Self::Grid { .. } => {
-                2
+                exit::ARGUMENTS
             }
         }
     }

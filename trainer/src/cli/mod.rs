@@ -25,7 +25,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::aim::AimError;
-use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::guard::GuardError;
 use wattgate_runtime::region::ConstraintError;
@@ -42,7 +42,7 @@ use wattgate_cli::output::OutputError;
 
 /// Learns the time and power of a workload in every power mode of a Jetson.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, after_help = AFTER_HELP)]
+#[command(version, propagate_version = true, after_help = after_help())]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -55,14 +55,12 @@ Example:
   wattgate-trainer select model.wgt --limit 5W
 
 To start from another workload or board, `fit` takes references (--reference). `wattgate-lab` compares methods, and
-predicts networks that nobody ran.
+predicts networks that nobody ran.";
 
-Exit codes:
-  0  done
-  2  the arguments are wrong
-  3  an input file is defective or does not hold enough for the command
-  4  no mode fits the query
-  5  a file cannot be read or written";
+/// The end of the general help.
+fn after_help() -> String {
+    format!("{AFTER_HELP}\n\n{}", exit::TABLE.trim_end())
+}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -188,11 +186,13 @@ impl Failed for Failure {
             | Self::Output(_)
             | Self::Read { .. }
             | Self::Page(_)
-            | Self::Print(_) => 5,
+            | Self::Print(_) => exit::OTHER,
             Self::Board(why) => why.exit_code(),
             Self::Constraint(_)
             | Self::NoMode { .. }
-            | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => 4,
+            | Self::Select(SelectError::OverLimit { .. } | SelectError::TooSlow { .. }) => {
+                exit::LIMIT
+            }
             Self::OutputIsInput { .. }
             | Self::NoSize { .. }
             | Self::SeveralModels
@@ -208,7 +208,7 @@ impl Failed for Failure {
                         SplitError::ModesOutOfRange { .. } | SplitError::NothingHeldOut { .. },
                     ),
                 ..
-            } => 2,
+            } => exit::ARGUMENTS,
             Self::Corpus(CorpusError::Defect { .. })
             | Self::Join(_)
             | Self::SharedRisk { .. }
@@ -223,7 +223,7 @@ impl Failed for Failure {
             | Self::Model { .. }
             | Self::Guard(_)
             | Self::Select(_)
-            | Self::Defects => 3,
+            | Self::Defects => exit::INPUT,
         }
     }
 

@@ -2,9 +2,8 @@
 //! all clocks of a corpus.
 
 use wattgate_board_tables::{Board, names};
+use wattgate_cli::nearest::nearest;
 use wattgate_cli::planning::NOT_SHOWN;
-
-use super::similar::nearest;
 
 /// A clock that was rounded or cut to MHz is nearer than this to the one of the table, in kHz.
 pub const ROUNDED_KHZ: u32 = 1_000;

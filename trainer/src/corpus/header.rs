@@ -1,8 +1,8 @@
 //! The header of a corpus file: where its columns are, and what stands in place of one that is missing.
 
 use csv::ByteRecord;
+use wattgate_cli::nearest::nearest;
 
-use super::similar::nearest;
 use super::{AXIS_COLUMNS, COLUMNS, Problem};
 
 /// The columns that may be absent.

@@ -30,7 +30,6 @@ mod header;
 pub mod modes;
 pub mod order;
 pub mod plausible;
-pub mod similar;
 pub mod units;
 
 use std::collections::HashMap;

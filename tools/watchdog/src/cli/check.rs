@@ -9,7 +9,7 @@ use wattgate_board::Missing;
 use wattgate_cli::aim::Wanted;
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
-use super::{EXIT_CODES, Failure, below, check_writable, parse, print, unwritable};
+use super::{Failure, below, check_writable, parse, print, unwritable};
 use crate::aim::Shown;
 use crate::client::Client;
 use crate::clock::{Clock, System};
@@ -24,16 +24,16 @@ use crate::setup::Setup;
 const USAGE: &str = "\
 Check a config, its model and this board, and print the result; write nothing
 
-Usage: wattgated check --config FILE [--json] [--root DIR]
+Usage: wattgated check [--config FILE] [--json] [--root DIR]
 
 Options:
-  --config FILE  The config, see wattgated.toml(5)
+  --config FILE  The config [/etc/wattgated.toml]; see wattgated.toml(5)
   --json         Print one JSON object
   --root DIR     Root of the board's files, for a simulated board [/]
   -h, --help     Print this help
 
 Example:
-  wattgated check --config /etc/wattgated.toml
+  wattgated check --config night.toml
 
 Keys of the object:
   limit_mw      limit at this time of day
@@ -64,8 +64,12 @@ Keys of the object:
   safe          mode of fewest cores and lowest clocks, with power_mw, which is a guess
   unwritable    list of the files of knobs that this process may not write
 A mode has cores, cpu_khz, gpu_khz and emc_khz. A value that does not exist is null.
-
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
@@ -75,9 +79,6 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         is_json |= known;
         known
     })?;
-    let Some(place) = place else {
-        return print(&format!("{USAGE}{EXIT_CODES}"));
-    };
     let mut setup = place.setup_now()?;
     let learned = setup.learn_from(&place.root, System.utc());
     let group = setup.config.group.as_deref();

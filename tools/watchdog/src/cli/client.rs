@@ -8,18 +8,16 @@ use super::Failure;
 use crate::report::Report;
 
 /// Parses the arguments of `status` and `watch`: the board's root, and whether to print JSON.
-/// `None` if help is requested.
-pub fn parse(mut arguments: Parser) -> Result<Option<(PathBuf, bool)>, Failure> {
+pub fn parse(mut arguments: Parser) -> Result<(PathBuf, bool), Failure> {
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
-            Arg::Short('h') | Arg::Long("help") => return Ok(None),
             argument => return Err(argument.unexpected().into()),
         }
     }
-    Ok(Some((root, is_json)))
+    Ok((root, is_json))
 }
 
 /// Formats a report as one JSON object, or as lines for people.

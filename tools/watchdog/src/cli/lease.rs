@@ -15,8 +15,8 @@ use wattgate_cli::aim::Said;
 use wattgate_cli::exit::note;
 use wattgate_runtime::{Milliseconds, Milliwatts};
 
+use super::Failure;
 use super::set::{take_aim, wanted_average};
-use super::{EXIT_CODES, Failure, print};
 use crate::aim::options;
 use crate::client::{Client, ClientError};
 use crate::clock::{Clock, System};
@@ -48,7 +48,6 @@ Example:
   wattgated lease 25W --for 10min -- ./calibrate
 
 With PROGRAM, the exit code is that of PROGRAM, or 127 if it cannot be started.
-
 ";
 
 /// Interval of the renewals. The daemon ends a lease that is silent for two seconds.
@@ -56,6 +55,11 @@ const RENEWAL: Duration = Duration::from_millis(500);
 
 /// Interval at which the end of the program, of the time and a signal are seen.
 const LEASE_TURN: Duration = Duration::from_millis(50);
+
+/// The text of the help.
+pub fn help() -> String {
+    format!("{USAGE}{}{USAGE_END}", options::OPTIONS)
+}
 
 /// Runs the command with the arguments that follow its name. Returns the exit code.
 pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
@@ -73,11 +77,6 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
             Arg::Long("model") => model = Some(arguments.value()?.string()?),
             Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
-            Arg::Short('h') | Arg::Long("help") => {
-                let options = options::OPTIONS;
-                print(&format!("{USAGE}{options}{USAGE_END}{EXIT_CODES}"))?;
-                return Ok(0);
-            }
             Arg::Long(name) => {
                 let name = name.to_owned();
                 take_aim(&name, &mut said, &mut arguments)?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 use rustix::event::{PollFd, Timespec, poll};
 
-use super::{EXIT_CODES, Failure, print};
+use super::Failure;
 use crate::client::Client;
 use crate::clock::{Clock, System};
 use crate::config::Metrics;
@@ -28,7 +28,6 @@ Options:
 
 Example:
   wattgated metrics --listen 127.0.0.1:9753
-
 ";
 
 /// The address without `--listen`.
@@ -40,6 +39,11 @@ const HTTP_TURN: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut address, mut root) = (DEFAULT_ADDRESS, PathBuf::from("/"));
@@ -47,7 +51,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         match argument {
             Arg::Long("listen") => address = arguments.value()?.parse_with(loopback)?,
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{EXIT_CODES}")),
             argument => return Err(argument.unexpected().into()),
         }
     }

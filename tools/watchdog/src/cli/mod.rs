@@ -1,4 +1,4 @@
-//! The command line: `wattgated COMMAND`. Exit codes are the same as the trainer's.
+//! The command line: `wattgated COMMAND`.
 
 mod check;
 mod client;
@@ -13,6 +13,7 @@ mod status;
 mod waiting;
 mod watch;
 
+use std::env;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,13 @@ use rustix::io::Errno;
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Disobedience};
 use wattgate_cli::aim::AimError;
-use wattgate_cli::exit::{Failed, end, end_with};
+use wattgate_cli::exit::{self, Failed, end, end_with};
+use wattgate_cli::program::{Command, Does, Program};
 use wattgate_runtime::Milliwatts;
 
 use crate::client::ClientError;
 use crate::clock::{Clock, System};
-use crate::config::{Config, ConfigError};
+use crate::config::{self, Config, ConfigError};
 use crate::control::Priority;
 use crate::deadline::InTime;
 use crate::distrust::Distrust;
@@ -41,36 +43,37 @@ use crate::quantity::Watts;
 use crate::saved_state::SavedStateError;
 use crate::setup::{Setup, SetupError};
 
-const USAGE: &str = "\
-Keep a Jetson under a power limit while its workload runs as fast as the limit allows
+/// Runs a command with the arguments that follow its name.
+enum Run {
+    /// Its error is printed.
+    Print(fn(Parser) -> Result<(), Failure>),
+    /// Its error is logged.
+    Log(fn(Parser) -> Result<(), Failure>),
+    /// Its error is printed; it returns the exit code of another program.
+    Lease(fn(Parser) -> Result<u8, Failure>),
+}
 
-Usage: wattgated COMMAND
-
-Commands:
-  check      Check a config, its model and this board; write nothing
-  once       Set the fastest mode that the model predicts to fit the limit, and exit
-  run        Run the daemon: measure, correct and hold the limit until SIGTERM
-  status     Print the running daemon's status
-  watch      Print the status once a second and whenever it changes
-  set-limit  Lower the running daemon's limit
-  lease      Hold another limit while a program runs, or for a time
-  set-aim    Set what the running daemon minimises below the limit, and a deadline
-  set-model  Load another workload's model into the running daemon
-  metrics    Serve the running daemon's metrics for Prometheus
-  restore    Give the board back the settings from before the daemon's start
-
-`wattgated COMMAND --help` prints the options of a command.
-";
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  success
-  2  the arguments or the config are wrong
-  3  the model or the board is not usable
-  4  no mode stays within the limit, or the model is not trusted
-  5  a file cannot be read or written, or another daemon controls the board
-  6  the mode is set, but for knobs that do not obey
-";
+const PROGRAM: Program<Run> = Program {
+    name: "wattgated",
+    version: env!("CARGO_PKG_VERSION"),
+    does: Does::Commands {
+        about: "Keep a Jetson under a power limit while its workload runs as fast as the limit allows",
+        notes: "`wattgated COMMAND --help` prints the options of a command.\n",
+        commands: &[
+            Command::new("check", check::help, Run::Print(check::run)),
+            Command::new("once", once::help, Run::Log(once::run)),
+            Command::new("run", run::help, Run::Log(run::run)),
+            Command::new("status", status::help, Run::Print(status::run)),
+            Command::new("watch", watch::help, Run::Print(watch::run)),
+            Command::new("set-limit", set::limit_help, Run::Print(set::limit)),
+            Command::new("lease", lease::help, Run::Lease(lease::run)),
+            Command::new("set-aim", set::aim_help, Run::Print(set::aim)),
+            Command::new("set-model", set::model_help, Run::Print(set::model)),
+            Command::new("metrics", metrics::help, Run::Print(metrics::run)),
+            Command::new("restore", restore::help, Run::Print(restore::run)),
+        ],
+    },
+};
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -135,28 +138,14 @@ impl Failed for Failure {
             Self::Arguments(_)
             | Self::Missing(_)
             | Self::Aim(_)
-            | Self::Config(
-                ConfigError::Defect { .. }
-                | ConfigError::Version { .. }
-                | ConfigError::MarginAlone { .. }
-                | ConfigError::Aim { .. }
-                | ConfigError::OverMax { .. },
-            )
-            | Self::Group(GroupError::Unknown(_))
-            | Self::Setup(SetupError::Confidence(_)) => 2,
-            Self::Client(ClientError::Refused(refused)) => match &*refused.name {
-                "out_of_range" | "over_max_limit" => 2,
-                "model_unreadable" => 5,
-                name if name.starts_with("model_") => 3,
-                _ => 5,
-            },
-            Self::Config(ConfigError::Unreadable { .. })
-            | Self::Setup(SetupError::Model { .. })
-            | Self::NotWritable { .. }
+            | Self::Group(GroupError::Unknown(_)) => exit::ARGUMENTS,
+            Self::Config(why) => why.exit_code(),
+            Self::Setup(why) => why.exit_code(),
+            Self::Client(why) => why.exit_code(),
+            Self::NotWritable { .. }
             | Self::Lock(_)
             | Self::SavedState(_)
             | Self::Apply(_)
-            | Self::Client(ClientError::NoDaemon { .. })
             | Self::Group(GroupError::Unreadable(_))
             | Self::HardwareWatchdog(_)
             | Self::Listen { .. }
@@ -164,12 +153,10 @@ impl Failed for Failure {
             | Self::Signals(_)
             | Self::Notify(_)
             | Self::Stopped
-            | Self::Print(_) => 5,
-            Self::Setup(_) => 3,
-            Self::OverLimit { .. } | Self::Distrusted { .. } => 4,
-            Self::Disobeyed(_) => 6,
-            // As a shell tells it.
-            Self::Program { .. } => 127,
+            | Self::Print(_) => exit::OTHER,
+            Self::OverLimit { .. } | Self::Distrusted { .. } => exit::LIMIT,
+            Self::Disobeyed(_) => exit::DISOBEYED,
+            Self::Program { .. } => exit::NOT_STARTED,
         }
     }
 
@@ -179,36 +166,31 @@ impl Failed for Failure {
             _ => None,
         }
     }
+
+    fn argument_error(&self) -> Option<&lexopt::Error> {
+        match self {
+            Self::Arguments(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    let mut arguments = Parser::from_env();
-    let command = match arguments.next() {
-        Ok(Some(Arg::Value(command))) => command,
-        Ok(Some(Arg::Short('h') | Arg::Long("help"))) => {
-            return end(print(&format!("{USAGE}\n{EXIT_CODES}")));
+    let (mut is_logged, mut code) = (false, exit::SUCCESS);
+    let arguments = env::args_os().skip(1).collect();
+    let result = PROGRAM.run(arguments, |run, arguments| match run {
+        Run::Print(run) => run(arguments),
+        Run::Log(run) => {
+            is_logged = true;
+            run(arguments)
         }
-        Ok(Some(argument)) => return end::<Failure>(Err(argument.unexpected().into())),
-        Ok(None) => return end(Err(Failure::Missing("a command; try --help"))),
-        Err(error) => return end::<Failure>(Err(error.into())),
-    };
-    match command.to_str() {
-        Some("check") => end(check::run(arguments)),
-        Some("status") => end(status::run(arguments)),
-        Some("watch") => end(watch::run(arguments)),
-        Some("set-limit") => end(set::limit(arguments)),
-        Some("lease") => match lease::run(arguments) {
-            Ok(code) => ExitCode::from(code),
-            Err(failure) => end(Err(failure)),
-        },
-        Some("metrics") => end(metrics::run(arguments)),
-        Some("set-aim") => end(set::aim(arguments)),
-        Some("set-model") => end(set::model(arguments)),
-        Some("restore") => end(restore::run(arguments)),
-        Some("once") => logged(once::run(arguments)),
-        Some("run") => logged(run::run(arguments)),
-        _ => end::<Failure>(Err(Arg::Value(command).unexpected().into())),
+        Run::Lease(run) => run(arguments).map(|of_program| code = of_program),
+    });
+    match result {
+        result if is_logged => logged(result),
+        Ok(()) => ExitCode::from(code),
+        result => end(result),
     }
 }
 
@@ -249,24 +231,22 @@ impl BoardArguments {
     }
 }
 
-/// Parses the arguments; `None` if help is requested. `flag` handles other arguments and returns
-/// whether it knows them.
+/// Parses the arguments. `flag` handles other arguments and returns whether it knows them.
 fn parse(
     mut parser: Parser,
     mut flag: impl FnMut(&Arg<'_>) -> bool,
-) -> Result<Option<BoardArguments>, Failure> {
+) -> Result<BoardArguments, Failure> {
     let (mut config, mut root) = (None, PathBuf::from("/"));
     while let Some(argument) = parser.next()? {
         match argument {
             Arg::Long("config") => config = Some(PathBuf::from(parser.value()?)),
             Arg::Long("root") => root = PathBuf::from(parser.value()?),
-            Arg::Short('h') | Arg::Long("help") => return Ok(None),
             argument if flag(&argument) => {}
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let config = config.ok_or(Failure::Missing("--config"))?;
-    Ok(Some(BoardArguments { config, root }))
+    let config = config.unwrap_or_else(|| config::path(&root));
+    Ok(BoardArguments { config, root })
 }
 
 /// The knobs that this process may not write.

@@ -18,7 +18,7 @@ use wattgate_runtime::{Milliseconds, PowerMode};
 
 use super::check::over_limit;
 use super::kept::Kept;
-use super::{EXIT_CODES, Failure, check_writable, parse, print};
+use super::{Failure, check_writable, parse};
 use crate::clock::{Clock, System};
 use crate::config::Config;
 use crate::control::{Control, Priority};
@@ -32,7 +32,7 @@ use crate::setup::{Setup, SetupError, least};
 const USAGE: &str = "\
 Set the fastest mode whose predicted power plus guard band is within the limit, and exit
 
-Usage: wattgated once --config FILE [--measure | --safe] [--root DIR]
+Usage: wattgated once [--config FILE] [--measure | --safe] [--root DIR]
 
 If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4.
 --safe sets that mode in any case: it needs no power sensor, no model, no lock, and of the config only `cores`,
@@ -40,7 +40,7 @@ if it can be read. A knob that does not obey is named, all others are set, and t
 restore` restores the settings from before.
 
 Options:
-  --config FILE  The config, see wattgated.toml(5)
+  --config FILE  The config [/etc/wattgated.toml]; see wattgated.toml(5)
   --measure      Then measure for ten seconds, with the workload at full load, and set the mode for what this unit
                  draws. Without load the mode stays; if the GPU is busy for less than 90 % of the time, the mode can only
                  become a slower one
@@ -49,8 +49,7 @@ Options:
   -h, --help     Print this help
 
 Example:
-  wattgated once --config /etc/wattgated.toml
-
+  wattgated once
 ";
 
 /// Said where the load was not the full one.
@@ -59,6 +58,11 @@ const NOT_FULL: &str =
 
 /// How long `--measure` measures.
 const MEASURED: Milliseconds = Milliseconds(10_000);
+
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
@@ -72,9 +76,6 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         is_measuring |= measure;
         safe || measure
     })?;
-    let Some(place) = place else {
-        return print(&format!("{USAGE}{EXIT_CODES}"));
-    };
     if is_safe && is_measuring {
         return Err(Failure::Missing(
             "one of --measure and --safe: they exclude each other",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lexopt::{Arg, Parser};
 use wattgate_board::Board;
 
-use super::{EXIT_CODES, Failure, below, check_writable, print};
+use super::{Failure, below, check_writable, print};
 use crate::config::STATE_DIR;
 use crate::deadline::InTime;
 use crate::lock::Lock;
@@ -23,8 +23,12 @@ restore, since the boot has set all knobs anew.
 Options:
   --root DIR  Root of the board's files, for a simulated board [/]
   -h, --help  Print this help
-
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
@@ -32,7 +36,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{EXIT_CODES}")),
             argument => return Err(argument.unexpected().into()),
         }
     }

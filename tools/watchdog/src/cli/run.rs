@@ -23,7 +23,7 @@ use wattgate_runtime::{Milliseconds, Status};
 
 use super::kept::Kept;
 use super::waiting;
-use super::{BoardArguments, EXIT_CODES, Failure, below, check_writable, parse, print};
+use super::{BoardArguments, Failure, below, check_writable, parse};
 use crate::clock::{Clock, System};
 use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
@@ -45,7 +45,7 @@ use crate::serve::{MAX_POLLED, Services};
 const USAGE: &str = "\
 Run the daemon: measure, correct and hold the limit until SIGTERM or SIGINT
 
-Usage: wattgated run --config FILE [--root DIR]
+Usage: wattgated run [--config FILE] [--root DIR]
 
 No end of the daemon raises the power: a stop leaves a mode in which the highest load that was seen fits the
 limit. `wattgated restore` gives the board its settings from before the start. While a power sensor or a clock
@@ -56,13 +56,12 @@ What clients have lowered or leased stays. Clients, such as `wattgated set-limit
 /run/wattgated-root/socket. Log lines go to stderr, with journald's priority prefix unless it is a terminal.
 
 Options:
-  --config FILE  The config, see wattgated.toml(5)
+  --config FILE  The config [/etc/wattgated.toml]; see wattgated.toml(5)
   --root DIR     Root of the board's files, for a simulated board [/]
   -h, --help     Print this help
 
 Example:
-  wattgated run --config /etc/wattgated.toml
-
+  wattgated run
 ";
 
 /// Interval of systemd's watchdog notifications.
@@ -83,11 +82,14 @@ const LESSON_INTERVAL: Milliseconds = Milliseconds(60_000);
 /// Interval of the searches for clocks that are missing.
 const CLOCK_SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
 
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let Some(place) = parse(arguments, |_| false)? else {
-        return print(&format!("{USAGE}{EXIT_CODES}"));
-    };
+    let place = parse(arguments, |_| false)?;
     // Before the first write, so that any later signal leads to a clean stop and a restore.
     let signals = Signals::new().map_err(Failure::Signals)?;
     let notify = SdNotify::from_env().map_err(Failure::Notify)?;

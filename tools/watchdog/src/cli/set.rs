@@ -6,7 +6,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use wattgate_cli::aim::Said;
 
 use super::client::shown;
-use super::{EXIT_CODES, Failure, print};
+use super::{Failure, print};
 use crate::aim::options;
 use crate::client::Client;
 use crate::limits::Owner;
@@ -37,7 +37,6 @@ Example:
 
 Prints the new status, as `status` does. A limit below least_mw cannot be held; the daemon then
 sets the mode of least power.
-
 ";
 
 const MODEL: &str = "\
@@ -55,7 +54,6 @@ Options:
 
 Example:
   wattgated set-model /etc/wattgate/night.wgt
-
 ";
 
 const AIM: &str = "\
@@ -78,8 +76,12 @@ const AIM_END: &str = "  --lift                 Return to the config's
 
 Example:
   wattgated set-aim --objective least-energy --deadline 33ms
-
 ";
+
+/// The text of the help of `set-limit`.
+pub fn limit_help() -> String {
+    LIMIT.to_owned()
+}
 
 /// Runs `set-limit` with the arguments that follow its name.
 pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
@@ -95,7 +97,6 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
             Arg::Long("lift") => is_lifted = true,
             Arg::Long("of") => owner_of_limit = Some(arguments.value()?.parse_with(owner)?),
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{LIMIT}{EXIT_CODES}")),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
             argument => return Err(argument.unexpected().into()),
@@ -141,6 +142,11 @@ pub fn wanted_average(text: &str) -> Result<WantedAverage, String> {
     })
 }
 
+/// The text of the help of `set-aim`.
+pub fn aim_help() -> String {
+    format!("{AIM}{}{AIM_END}", options::OPTIONS)
+}
+
 /// Runs `set-aim` with the arguments that follow its name.
 pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
     let (mut said, mut is_lifted) = (Said::default(), false);
@@ -150,9 +156,6 @@ pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("lift") => is_lifted = true,
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
-            Arg::Short('h') | Arg::Long("help") => {
-                return print(&format!("{AIM}{}{AIM_END}{EXIT_CODES}", options::OPTIONS));
-            }
             Arg::Long(name) => {
                 let name = name.to_owned();
                 take_aim(&name, &mut said, &mut arguments)?;
@@ -181,6 +184,11 @@ pub fn take_aim(name: &str, said: &mut Said, arguments: &mut Parser) -> Result<(
     }
 }
 
+/// The text of the help of `set-model`.
+pub fn model_help() -> String {
+    MODEL.to_owned()
+}
+
 /// Runs `set-model` with the arguments that follow its name.
 pub fn model(mut arguments: Parser) -> Result<(), Failure> {
     let mut file = None;
@@ -188,7 +196,6 @@ pub fn model(mut arguments: Parser) -> Result<(), Failure> {
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Value(path) if file.is_none() => file = Some(PathBuf::from(path)),
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{MODEL}{EXIT_CODES}")),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
             argument => return Err(argument.unexpected().into()),

@@ -3,11 +3,12 @@
 use lexopt::Parser;
 
 use super::client::{parse, shown};
-use super::{EXIT_CODES, Failure, print};
+use super::{Failure, print};
 use crate::client::Client;
 
 const USAGE: &str = "\
 Print the running daemon's status
+
 Usage: wattgated status [--json] [--root DIR]
 
 Options:
@@ -38,14 +39,16 @@ failed_changes, late_looks (looks at the board that came 50 ms late or more). cl
 with source, by, limit_mw and for_ms. disobedient: the knobs that do not obey, with knob, wanted and is.
 last_violations: at most eight, the newest
 first, with ago_ms, over_ms, highest_mw, allowed_mw, and the mode that was set.
-
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let Some((root, is_json)) = parse(arguments)? else {
-        return print(&format!("{USAGE}{EXIT_CODES}"));
-    };
+    let (root, is_json) = parse(arguments)?;
     let report = Client::connect(&root)?.status()?;
     print(&shown(&report, is_json))
 }

@@ -4,7 +4,7 @@ use lexopt::Parser;
 use wattgate_runtime::Milliwatts;
 
 use super::client::{parse, shown};
-use super::{EXIT_CODES, Failure, print};
+use super::{Failure, print};
 use crate::client::Client;
 use crate::quantity::{Thousandths, Watts};
 use crate::report::Report;
@@ -22,14 +22,16 @@ Options:
 
 Example:
   wattgated watch
-
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let Some((root, is_json)) = parse(arguments)? else {
-        return print(&format!("{USAGE}{EXIT_CODES}"));
-    };
+    let (root, is_json) = parse(arguments)?;
     let request = Request::Subscribe(Subscription { every_ms: 1_000 });
     let mut client = Client::connect(&root)?;
     let mut report = client.ask(request)?;

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use wattgate_board::Clocks;
 use wattgate_cli::aim::{AimError, Said, Wanted};
+use wattgate_cli::exit;
 use wattgate_runtime::governor::Average;
 use wattgate_runtime::{Confidence, Limit, Milliwatts};
 
@@ -60,6 +61,21 @@ pub enum ConfigError {
         limit: Watts,
         max: Watts,
     },
+}
+
+impl ConfigError {
+    /// The exit code of a program that fails by it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Unreadable { .. } => exit::OTHER,
+            _ => exit::ARGUMENTS,
+        }
+    }
+}
+
+/// The daemon's config below the root of a board's files.
+pub fn path(root: &Path) -> PathBuf {
+    root.join("etc/wattgated.toml")
 }
 
 /// The text of a config with a model and a limit, and nothing else.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::every_program::check;
 use crate::model_files::flat;
 use crate::wattgated::{Daemon, MODEL, Rig, eventually, outcome, reported_mode, with_board};
 use rustix::process::Signal;
@@ -422,6 +423,27 @@ fn a_root_that_is_no_board_is_refused_and_left_alone() {
 }
 
 #[test]
+fn the_command_line_has_what_every_program_has() {
+    check(env!("CARGO_BIN_EXE_wattgated"), "chek", "check");
+}
+
+#[test]
+fn the_config_is_in_etc_below_the_root_unless_it_is_named() {
+    let (rig, _mirror) = Rig::new("25W");
+    let check = || {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
+        outcome(process.args(["check", "--root"]).arg(&rig.root))
+    };
+    let path = rig.root.join("etc/wattgated.toml");
+    fs::create_dir_all(rig.root.join("etc")).expect("a folder");
+    let missing = "cannot be read: No such file or directory (os error 2)\n";
+    let error = format!("error: {}: {missing}", path.display());
+    assert_eq!(check(), (Some(5), String::new(), error));
+    fs::copy(&rig.config, &path).expect("copied");
+    assert_eq!(check(), rig.output("check"));
+}
+
+#[test]
 fn wrong_arguments_are_refused() {
     let run = |arguments: &[&str]| {
         let mut process = Command::new(env!("CARGO_BIN_EXE_wattgated"));
@@ -430,8 +452,11 @@ fn wrong_arguments_are_refused() {
         errors
     };
     assert_eq!(run(&[]), "error: missing a command; try --help\n");
-    assert_eq!(run(&["walk"]), "error: unexpected argument \"walk\"\n");
-    assert_eq!(run(&["check"]), "error: missing --config\n");
+    assert_eq!(
+        run(&["walk"]),
+        "error: unknown command `walk`, expected check, once, run, status, watch, set-limit, lease, set-aim, set-model, \
+         metrics, restore, help or completions\n"
+    );
     assert_eq!(
         run(&["set-limit"]),
         "error: missing one of two: a power, or --lift with nothing but --of\n"

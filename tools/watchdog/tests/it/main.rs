@@ -8,6 +8,8 @@ mod bed;
 mod board;
 #[path = "../../../simulator/judge/tests/it/eventually.rs"]
 mod eventually;
+#[path = "../../../cli/tests/shared/every_program.rs"]
+mod every_program;
 
 mod abuse;
 mod aims;

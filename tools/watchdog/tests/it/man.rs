@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::every_program::check_exit_status;
+
 const COMMANDS: &str = include_str!("../../wattgated.8");
 const KEYS: &str = include_str!("../../wattgated.toml.5");
 const SAMPLE: &str = include_str!("../../wattgated.toml");
@@ -66,17 +68,7 @@ fn no_line_of_a_manual_is_longer_than_80_bytes() {
 
 #[test]
 fn each_exit_code_is_in_the_manual() {
-    let all = help(&[]);
-    let helped: Vec<&str> = part(&all, "Exit codes:")
-        .filter_map(|line| line.split(' ').next())
-        .collect();
-    let (_, codes) = COMMANDS.split_once(".Sh EXIT STATUS").expect("a section");
-    let (codes, _) = codes.split_once(".El").expect("a list");
-    let manual: Vec<&str> = codes
-        .lines()
-        .filter_map(|line| line.strip_prefix(".It "))
-        .collect();
-    assert_eq!(manual, helped);
+    check_exit_status(COMMANDS);
 }
 
 /// A test of the config checks that the sample has every key.

@@ -26,12 +26,14 @@ Options:
 const NOTES: &str = "
 `wattgated check` checks a config and its model on this board.
 
-Exit codes: 0 done, 2 wrong arguments, 3 the board cannot be used or the probe is defective, 5 a file
-cannot be read.
-
 Example:
   wattgate check --from wattgate-probe-orin-agx-64-2026-11-22.jsonl.gz
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    format!("{USAGE}{KEYS}{NOTES}")
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut parser: Parser) -> Result<(), Failure> {
@@ -41,7 +43,6 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
             Arg::Long("from") => from = Some(PathBuf::from(parser.value()?)),
             Arg::Long("root") => root = Some(PathBuf::from(parser.value()?)),
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{KEYS}{NOTES}")),
             argument => return Err(argument.unexpected().into()),
         }
     }

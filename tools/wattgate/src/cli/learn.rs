@@ -18,7 +18,7 @@ use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::protocol::{Request, WantedLease};
 use wattgate_watchdog::setup::Setup;
 
-use super::options::{Common, PLAN, Plan, help, limit, parse, within};
+use super::options::{Common, PLAN, Plan, help_with, limit, parse, within};
 use super::profile::{Profiled, Ready};
 use super::site::{Site, config, make_folder, models, prepare};
 use super::{Failure, hold, print, print_json};
@@ -51,9 +51,7 @@ chooses the fastest mode within the limit, and the measured power corrects the c
 runs gets the model, and a lease of the limit, which ends with this command. Where the daemon has no
 config, one is written: `systemctl enable --now wattgated` then holds the limit from the boot on.
 
-Exit codes: 0 done, 2 wrong arguments, 3 a defective input file, no board, or fewer modes than a
-model needs, 4 no mode is within the limit or it was not held, 5 anything else, such as a workload
-that failed. All rows so far are in the corpus.
+If the command fails, all rows so far are in the corpus.
 
 Example:
   wattgate learn --limit 20W -- python3 train.py
@@ -61,6 +59,11 @@ Example:
 
 /// Time of the limit that is held after which the choice counts as measured.
 const SHOWN_AFTER: Duration = Duration::from_secs(20);
+
+/// The text of the help.
+pub fn help() -> String {
+    help_with(&format!("{USAGE}{PLAN}"), NOTES)
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(parser: Parser) -> Result<(), Failure> {
@@ -78,9 +81,6 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         }
         Ok(true)
     })?;
-    let Some(common) = common else {
-        return print(&help(&format!("{USAGE}{PLAN}"), NOTES));
-    };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let mut site = Site::open(&common)?;
     site.limit = Some(limit);

@@ -11,19 +11,21 @@ mod site;
 mod step;
 mod workload;
 
+use std::env;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lexopt::{Arg, Parser};
+use lexopt::Parser;
 use rustix::process::Pid;
 use serde::Serialize;
 use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::aim::AimError;
-use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::planning::LEAST_MODES;
+use wattgate_cli::program::{Command, Does, Program};
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_runtime::grid::GridError;
 use wattgate_runtime::{Confidence, FormatError, Milliwatts};
@@ -40,21 +42,29 @@ use crate::session::SessionError;
 use crate::steps::pattern::PatternError;
 use crate::world::Exit;
 
-const USAGE: &str = "\
-Learn the power of a workload on a Jetson, and hold a power limit while it runs
-
-Usage: wattgate COMMAND [options]
-
-Commands:
-  learn    Measure a few power modes within a limit, learn all others, and hold the limit
-  run      Hold a limit while a program runs
-  profile  Measure time and power of a step in a few power modes
-  step     Tell that a shell script has done a step
-  check    Print what wattgate finds on this board, or on a recorded one
-  probe    Record what wattgate reads on this board, for its developers
-
+const NOTES: &str = "\
 Every command has --help.
 ";
+
+/// Runs a command with the arguments that follow its name.
+type Run = fn(Parser) -> Result<(), Failure>;
+
+const PROGRAM: Program<Run> = Program {
+    name: "wattgate",
+    version: env!("CARGO_PKG_VERSION"),
+    does: Does::Commands {
+        about: "Learn the power of a workload on a Jetson, and hold a power limit while it runs",
+        notes: NOTES,
+        commands: &[
+            Command::new("learn", learn::help, learn::run),
+            Command::new("run", run::help, run::run),
+            Command::new("profile", profile::help, profile::run),
+            Command::new("step", step::help, step::run),
+            Command::new("check", check::help, check::run),
+            Command::new("probe", probe::help, probe::run),
+        ],
+    },
+};
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -77,6 +87,8 @@ pub enum Failure {
     StepsFrom(#[from] PatternError),
     #[error("{}: {why}", path.display())]
     Modes { path: PathBuf, why: String },
+    #[error("{}: {source}", path.display())]
+    ModesUnreadable { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Board(#[from] DiscoverError),
     #[error("the board's tables: {0}")]
@@ -214,11 +226,15 @@ impl Failed for Failure {
             | Self::FewAsked { .. }
             | Self::Unnamed { .. }
             | Self::ToldName { .. }
-            | Self::StepsFrom(_) => 2,
+            | Self::Confidence { .. }
+            | Self::StepsFrom(_) => exit::ARGUMENTS,
+            Self::Config(why) => why.exit_code(),
+            Self::Setup(why) => why.exit_code(),
+            Self::Daemon(why) => why.exit_code(),
             Self::Probe(OpenError {
                 why: ProbeError::Unreadable(_),
                 ..
-            }) => 5,
+            }) => exit::OTHER,
             Self::Modes { .. }
             | Self::Probe(_)
             | Self::Corpus(
@@ -227,17 +243,14 @@ impl Failed for Failure {
             | Self::Grid(_)
             | Self::Settable(_)
             | Self::Few { .. }
-            | Self::Confidence { .. }
             | Self::OtherModel { .. }
             | Self::Refused { .. }
-            | Self::Config(_)
-            | Self::Setup(_)
             | Self::Model(_)
-            | Self::Board(_) => 3,
+            | Self::Board(_) => exit::INPUT,
             Self::Session(SessionError::LimitTooLow { .. } | SessionError::Disobeys { .. })
             | Self::Limit { .. }
-            | Self::Exceeded => 4,
-            _ => 5,
+            | Self::Exceeded => exit::LIMIT,
+            _ => exit::OTHER,
         }
     }
 
@@ -247,31 +260,19 @@ impl Failed for Failure {
             _ => None,
         }
     }
+
+    fn argument_error(&self) -> Option<&lexopt::Error> {
+        match self {
+            Self::Arguments(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the program.
 pub fn run() -> ExitCode {
-    end(command())
-}
-
-fn command() -> Result<(), Failure> {
-    let mut parser = Parser::from_env();
-    match parser.next()? {
-        Some(Arg::Value(name)) if name == "learn" => learn::run(parser),
-        Some(Arg::Value(name)) if name == "run" => run::run(parser),
-        Some(Arg::Value(name)) if name == "profile" => profile::run(parser),
-        Some(Arg::Value(name)) if name == "step" => step::run(parser),
-        Some(Arg::Value(name)) if name == "check" => check::run(parser),
-        Some(Arg::Value(name)) if name == "probe" => probe::run(parser),
-        Some(Arg::Short('h') | Arg::Long("help")) => print(USAGE),
-        Some(Arg::Value(name)) => Err(Failure::Value {
-            option: "COMMAND",
-            value: name.to_string_lossy().into_owned(),
-            expected: "learn, run, profile, step, check or probe",
-        }),
-        Some(argument) => Err(argument.unexpected().into()),
-        None => Err(Failure::Missing("COMMAND")),
-    }
+    let arguments = env::args_os().skip(1).collect();
+    end(PROGRAM.run(arguments, |run, arguments| run(arguments)))
 }
 
 /// Prints to stdout at once.

@@ -28,7 +28,7 @@ const COMMON: &str =
 ";
 
 /// The help of a command: what it is for, its options and those of [`Common`], and notes.
-pub fn help(usage: &str, notes: &str) -> String {
+pub fn help_with(usage: &str, notes: &str) -> String {
     let options = workload::OPTIONS;
     format!("{usage}{COMMON}\n{options}\n{notes}")
 }
@@ -104,11 +104,11 @@ impl Common {
 }
 
 /// Parses the arguments of a command: those of [`Common`], and others, which `take` knows by their
-/// names. None if the user asks for help.
+/// names.
 pub fn parse(
     mut parser: Parser,
     mut take: impl FnMut(&str, &mut Parser) -> Result<bool, Failure>,
-) -> Result<Option<Common>, Failure> {
+) -> Result<Common, Failure> {
     let mut common = Common {
         name: None,
         device: None,
@@ -120,7 +120,6 @@ pub fn parse(
     let mut given: Vec<String> = Vec::new();
     loop {
         let option = match parser.next()? {
-            Some(Arg::Short('h') | Arg::Long("help")) => return Ok(None),
             Some(Arg::Short(letter)) => format!("-{letter}"),
             Some(Arg::Long(name)) => format!("--{name}"),
             Some(Arg::Value(program)) => {
@@ -139,7 +138,7 @@ pub fn parse(
         given.push(option);
     }
     common.workload.check()?;
-    Ok(Some(common))
+    Ok(common)
 }
 
 /// The option that may be given several times.

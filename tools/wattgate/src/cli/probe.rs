@@ -45,8 +45,7 @@ Keys of the object:
   board       object of `wattgate check --json`; null if the board cannot be used
   error       why the board cannot be used; null if it can
 
-Exit codes: 0 done, even if the board cannot be used, 2 wrong arguments, 5 the root cannot be read or
-the probe cannot be written.
+A board that cannot be used is recorded, too: the exit code is then 0.
 
 Example:
   sudo wattgate probe
@@ -65,6 +64,11 @@ struct Report {
     error: Option<String>,
 }
 
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut parser: Parser) -> Result<(), Failure> {
     let (mut output, mut root) = (None, PathBuf::from("/"));
@@ -77,7 +81,6 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
             }
             Arg::Long("root") => root = PathBuf::from(parser.value()?),
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => return print(USAGE),
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -12,7 +12,7 @@ use wattgate_cli::planning::{self, ENOUGH_MODES, Kind};
 use wattgate_runtime::PowerMode;
 use wattgate_watchdog::unit::ThisUnit;
 
-use super::options::{Common, Modes, PLAN, Plan, help, limit, parse};
+use super::options::{Common, Modes, PLAN, Plan, help_with, limit, parse};
 use super::site::{Site, axes, confidence, config, corpus, ladder, models, prepare};
 use super::{Failure, print, print_json};
 use crate::co_process::CoProcess;
@@ -36,13 +36,17 @@ Options:
 const NOTES: &str = "\
 The power mode is restored at the end; after a crash, by the next start.
 
-Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
-limit, 5 anything else, with all rows so far in the corpus.
+If the command fails, all rows so far are in the corpus.
 
 Examples:
   wattgate profile --limit 20W -o yolo.csv -- python3 train.py
   wattgate profile --steps-from tqdm -- python3 train_with_tqdm.py
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    help_with(&format!("{USAGE}{PLAN}"), NOTES)
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(parser: Parser) -> Result<(), Failure> {
@@ -54,9 +58,6 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         }
         option => plan.take(option, parser),
     })?;
-    let Some(common) = common else {
-        return print(&help(&format!("{USAGE}{PLAN}"), NOTES));
-    };
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
     site.limit = power.or(site.right.limit_of_daemon());
@@ -477,7 +478,10 @@ fn listed(path: &Path) -> Result<VecDeque<PowerMode>, Failure> {
         path: path.to_owned(),
         why,
     };
-    let text = fs::read(path).map_err(|error| defect(error.to_string()))?;
+    let text = fs::read(path).map_err(|source| Failure::ModesUnreadable {
+        path: path.to_owned(),
+        source,
+    })?;
     let mut reader = csv::Reader::from_reader(&text[..]);
     let rows = reader.deserialize().map(|row| {
         let row: Listed = row.map_err(|error| defect(error.to_string()))?;

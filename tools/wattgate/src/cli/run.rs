@@ -14,9 +14,9 @@ use wattgate_watchdog::config::{Config, ConfigError};
 use wattgate_watchdog::report::{Report, YIELDED};
 use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 
-use super::options::{Common, help, limit, parse, within};
+use super::options::{Common, help_with, limit, parse, within};
 use super::site::{Site, config, models, models_of_daemon};
-use super::{Failure, hold, print};
+use super::{Failure, hold};
 use crate::deadline::DeadlineWatch;
 use crate::hold::Held;
 use crate::process::Stop;
@@ -41,12 +41,14 @@ itself. At the end it prints the energy, the mean and the highest power, the tim
 speed, and whether a deadline was met. Then it restores the power mode from before: no limit holds any
 more. Processes that outlive PROGRAM are waited for.
 
-Exit codes: 0 done, 2 wrong arguments, 3 a defective input file or no board, 4 no mode is within the
-limit or it was not held, 5 anything else, such as a workload that failed.
-
 Example:
   wattgate run --limit 20W --model yolo.wgt -- python3 train.py
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    help_with(&format!("{USAGE}{}", options::OPTIONS), NOTES)
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(parser: Parser) -> Result<(), Failure> {
@@ -67,9 +69,6 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         }
         Ok(true)
     })?;
-    let Some(common) = common else {
-        return print(&help(&format!("{USAGE}{}", options::OPTIONS), NOTES));
-    };
     let limit = power.ok_or(Failure::Missing("--limit"))?;
     let wanted = aim.wanted()?;
     let mut deadline = DeadlineWatch::from_wanted(wanted);

@@ -230,7 +230,7 @@ pub fn ladder(axes: &Axes) -> Ladder {
 
 /// The daemon's config below a root.
 pub fn config(root: &Path) -> PathBuf {
-    root.join("etc/wattgated.toml")
+    wattgate_watchdog::config::path(root)
 }
 
 /// The confidence of the daemon's config, or its default.

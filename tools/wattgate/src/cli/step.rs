@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use wattgate_cli::exit::note;
 use wattgate_cli::steps::{SOCKET, StepLine};
 
-use super::{Failure, print};
+use super::Failure;
 use crate::steps::socket::counter;
 
 const USAGE: &str = "\
@@ -31,12 +31,16 @@ Without --count the number is in the file PATH.count, one for each name, which b
 session of wattgate. Steps of processes that run side by side add up. If nobody wants the steps,
 which is so without WATTGATE_SOCKET, nothing is done.
 
-Exit codes: 0 done or nothing to do, 2 wrong arguments. A step that cannot be counted is a warning,
-so that no script fails for it.
+A step that cannot be counted is a warning, so that no script fails for it.
 
 Example:
   wattgate profile --name png -- sh -c 'for image in *.png; do detect \"$image\"; wattgate step; done'
 ";
+
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut parser: Parser) -> Result<(), Failure> {
@@ -48,7 +52,6 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
             Arg::Long("items") => items = Some(parser.value()?.parse()?),
             Arg::Long("name") => name = Some(parser.value()?.string()?),
             Arg::Long("socket") => socket = Some(PathBuf::from(parser.value()?)),
-            Arg::Short('h') | Arg::Long("help") => return print(USAGE),
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -4,7 +4,10 @@
 mod bed;
 #[path = "../../../board/tests/it/common.rs"]
 mod board;
+#[path = "../../../cli/tests/shared/every_program.rs"]
+mod every_program;
 
+mod command_line;
 mod corpus;
 mod faults;
 mod faults_of_daemon;

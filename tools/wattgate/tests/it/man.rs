@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use crate::every_program::check_exit_status;
+
 const MANUAL: &str = include_str!("../../wattgate.1");
 
 fn help(command: &[&str]) -> String {
@@ -63,15 +65,5 @@ fn each_option_of_a_command_is_in_the_manual() {
 
 #[test]
 fn each_exit_code_is_in_the_manual() {
-    let mut helped = BTreeSet::new();
-    for (command, help) in helps() {
-        let (_, codes) = help.split_once("Exit codes: ").expect(&command);
-        let (codes, _) = codes.split_once("\n\n").expect(&command);
-        let words = codes.split_whitespace().map(str::to_owned);
-        helped.extend(words.filter(|word| word.parse::<u8>().is_ok()));
-    }
-    let (_, codes) = MANUAL.split_once(".Sh EXIT STATUS").expect("a section");
-    let (codes, _) = codes.split_once(".El").expect("a list");
-    let manual = codes.lines().filter_map(|line| line.strip_prefix(".It "));
-    assert_eq!(manual.map(str::to_owned).collect::<BTreeSet<_>>(), helped);
+    check_exit_status(MANUAL);
 }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_cli::exit::{Failed, end};
+use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::{Jobs, ShardError};
 use wattgate_trainer::cli::{
@@ -42,7 +42,7 @@ use crate::networks::operator::NetworkError;
 
 /// Compares ways of predicting the time and power of a workload, and re-enacts published experiments.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, after_help = AFTER_HELP)]
+#[command(version, propagate_version = true, after_help = after_help())]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -51,14 +51,12 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Example:
   wattgate-lab evaluate tx1.csv --modes 50 --runs 10
-  wattgate-lab optimize tx1.csv --modes 50
+  wattgate-lab optimize tx1.csv --modes 50";
 
-Exit codes:
-  0  done
-  2  the arguments are wrong
-  3  an input file is defective or does not hold enough for the command
-  4  no mode fits the query
-  5  a file cannot be read or written";
+/// The end of the general help.
+fn after_help() -> String {
+    format!("{AFTER_HELP}\n\n{}", exit::TABLE.trim_end())
+}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -169,11 +167,11 @@ impl Failed for Failure {
             )
             | Self::Samples(SampleError::Io { .. })
             | Self::Output(_)
-            | Self::Plot(_) => 5,
+            | Self::Plot(_) => exit::OTHER,
             Self::Advice {
                 why: AdviceError::OverLimit { .. },
                 ..
-            } => 4,
+            } => exit::LIMIT,
             Self::SamplesOfEach { .. }
             | Self::PlotsOfShards
             | Self::Figures(FiguresError::NoRun { .. })
@@ -191,7 +189,7 @@ impl Failed for Failure {
                     )
                     | CompareError::Method(MethodError::NoReferenceCorpus { .. }),
                 ..
-            } => 2,
+            } => exit::ARGUMENTS,
             Self::KernelCorpus(KernelCorpusError::Defect { .. })
             | Self::KernelModels(_)
             | Self::Search(_)
@@ -206,7 +204,7 @@ impl Failed for Failure {
             | Self::NoMinibatch { .. }
             | Self::Stored { .. }
             | Self::Figures(_)
-            | Self::Compare { .. } => 3,
+            | Self::Compare { .. } => exit::INPUT,
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 use wattgate_board_tables::BoardError;
-use wattgate_cli::exit::Failed;
+use wattgate_cli::exit::{self, Failed};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::ShardError;
 use wattgate_judge::judge::JudgeError;
@@ -121,11 +121,11 @@ impl Failed for Failure {
                 | ReplayError::ModelsWorkload { .. },
             )
             | Self::Judge(JudgeError::Stretch { .. } | JudgeError::TooShort { .. })
-            | Self::Modes(_) => 2,
+            | Self::Modes(_) => exit::ARGUMENTS,
             Self::Probe(OpenError {
                 why: ProbeError::Unreadable(_),
                 ..
-            }) => 5,
+            }) => exit::OTHER,
             Self::Probe(_)
             | Self::Workload(
                 WorkloadError::Defect { .. }
@@ -139,7 +139,7 @@ impl Failed for Failure {
             )
             | Self::Judge(_)
             | Self::Trainer(_)
-            | Self::Anchors(_) => 3,
+            | Self::Anchors(_) => exit::INPUT,
             Self::Workload(WorkloadError::Io { .. })
             | Self::Output(_)
             | Self::Mirror(_)
@@ -150,13 +150,20 @@ impl Failed for Failure {
             | Self::Scenario(_)
             | Self::Csv(CsvError::Io { .. })
             | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
-            | Self::Print(_) => 5,
+            | Self::Print(_) => exit::OTHER,
         }
     }
 
     fn print_error(&self) -> Option<&io::Error> {
         match self {
             Self::Print(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn argument_error(&self) -> Option<&lexopt::Error> {
+        match self {
+            Self::Arguments(error) => Some(error),
             _ => None,
         }
     }

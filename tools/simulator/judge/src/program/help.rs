@@ -2,20 +2,9 @@
 
 use wattgate_simulated_board::load::{KINDS, Kind};
 
-use crate::failure::Failure;
-use crate::output::print;
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  2  the arguments are wrong
-  3  an input file is defective, or an anchor is not met
-  5  a file cannot be read or written
-";
-
-/// Prints a help text: paragraphs, then the exit codes. Each paragraph ends with a line break.
-pub fn print_help(paragraphs: &[&str]) -> Result<(), Failure> {
-    print(&[paragraphs, &[EXIT_CODES]].concat().join("\n"))
+/// A help text of paragraphs, each of which ends with a line break.
+pub fn paragraphs(paragraphs: &[&str]) -> String {
+    paragraphs.join("\n")
 }
 
 /// The boards, for commands that take one.

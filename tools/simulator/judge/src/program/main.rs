@@ -1,5 +1,4 @@
-//! Simulated Jetsons on the command line: `wattgate-simulator COMMAND`. Exit codes are those of the
-//! trainer.
+//! Simulated Jetsons on the command line: `wattgate-simulator COMMAND`.
 #![forbid(unsafe_code)]
 
 mod chart;
@@ -14,73 +13,63 @@ mod table;
 
 use std::process::ExitCode;
 
-use lexopt::{Arg, Parser};
+use lexopt::Parser;
 use wattgate_cli::exit::end;
+use wattgate_cli::program::{Command, Does, Program};
 use wattgate_cli::shard::Jobs;
 
 use commands::{
-    anchors, board, clocks, corpus, deadlines, judge, kernels, load, loads, replay, scenarios,
-    units, workload,
+    anchors, board, clocks, corpus, deadlines, judge, kernels, load, loads, merge, replay,
+    scenarios, units, workload,
 };
 use failure::Failure;
-use help::print_help;
 
-const USAGE: &str = "\
-A simulated Jetson. Everything that it says is simulated, nothing is measured.
+/// Runs a command with the arguments that follow its name.
+enum Run {
+    Whole(fn(Parser) -> Result<(), Failure>),
+    /// It may run in shards.
+    Sharded(fn(Parser, &Jobs) -> Result<(), Failure>),
+}
 
-Usage: wattgate-simulator COMMAND
+const COMMANDS: &[Command<Run>] = &[
+    Command::new("board", board::help, Run::Whole(board::run)),
+    Command::new("workload", workload::help, Run::Whole(workload::run)),
+    Command::new("corpus", corpus::help, Run::Whole(corpus::run)),
+    Command::new("kernels", kernels::help, Run::Whole(kernels::run)),
+    Command::new("judge", judge::help, Run::Whole(judge::run)),
+    Command::new("anchors", anchors::help, Run::Whole(anchors::run)),
+    Command::new("load", load::help, Run::Whole(load::run)),
+    Command::new("replay", replay::help, Run::Whole(replay::run)),
+    Command::new("loads", loads::help, Run::Sharded(loads::run)),
+    Command::new("units", units::help, Run::Sharded(units::run)),
+    Command::new("clocks", clocks::help, Run::Whole(clocks::run)),
+    Command::new("deadlines", deadlines::help, Run::Whole(deadlines::run)),
+    Command::new("scenarios", scenarios::help, Run::Whole(scenarios::run)),
+    Command::new("merge", merge::help, Run::Whole(merge::run)),
+];
 
-Commands:
-  board      Keep the files of a simulated board alive in a directory
-  workload   Run a workload on a living board and report its steps
-  corpus     Profile a simulated board and write the corpus
-  kernels    Measure kernels one by one on several units of a board and write the corpus
-  judge      Compare a model, measured rows or a held limit with the truth
-  anchors    Compare simulated boards with published measurements of real ones
-  load       Write a built-in load to a file
-  replay     Replay a load from a file while a governor holds a limit
-  loads      Replay all built-in loads on several boards
-  units      Choose modes on units of a board that the model was not made of
-  clocks     Set modes with pinned and with capped clocks, and compare
-  deadlines  Give the daemon random deadlines, and compare with the truth
-  scenarios  Compare governors while limits step, faults occur and daemons restart
-  merge      Print what `loads` or `units` prints, from the parts that --shard has printed
-
-`loads` and `units` take --shard I/N, on as many machines as you like: each shard runs every N-th job from the I-th
-on and prints a part; `wattgate-simulator merge PART...` prints the whole.
-
-`wattgate-simulator COMMAND --help` tells more.
-";
-
-/// The commands that run in shards.
-const SHARDED: [&str; 2] = ["loads", "units"];
+const PROGRAM: Program<Run> = Program {
+    name: "wattgate-simulator",
+    version: env!("CARGO_PKG_VERSION"),
+    does: Does::Commands {
+        about: "A simulated Jetson. Everything that it says is simulated, nothing is measured.",
+        notes: "`wattgate-simulator COMMAND --help` tells more.\n",
+        commands: COMMANDS,
+    },
+};
 
 fn main() -> ExitCode {
     end(run())
 }
 
 fn run() -> Result<(), Failure> {
-    let (jobs, arguments) = Jobs::take(std::env::args_os().skip(1).collect(), &SHARDED)?;
-    dispatch(Parser::from_args(arguments), &jobs)
-}
-
-fn dispatch(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
-    match arguments.next()? {
-        Some(Arg::Value(command)) if command == "board" => board::run(arguments),
-        Some(Arg::Value(command)) if command == "workload" => workload::run(arguments),
-        Some(Arg::Value(command)) if command == "corpus" => corpus::run(arguments),
-        Some(Arg::Value(command)) if command == "kernels" => kernels::run(arguments),
-        Some(Arg::Value(command)) if command == "judge" => judge::run(arguments),
-        Some(Arg::Value(command)) if command == "anchors" => anchors::run(arguments),
-        Some(Arg::Value(command)) if command == "load" => load::run(arguments),
-        Some(Arg::Value(command)) if command == "replay" => replay::run(arguments),
-        Some(Arg::Value(command)) if command == "loads" => loads::run(arguments, jobs),
-        Some(Arg::Value(command)) if command == "scenarios" => scenarios::run(arguments),
-        Some(Arg::Value(command)) if command == "clocks" => clocks::run(arguments),
-        Some(Arg::Value(command)) if command == "deadlines" => deadlines::run(arguments),
-        Some(Arg::Value(command)) if command == "units" => units::run(arguments, jobs),
-        Some(Arg::Short('h') | Arg::Long("help")) => print_help(&[USAGE]),
-        Some(argument) => Err(argument.unexpected().into()),
-        None => Err(Failure::Missing("a command; try --help")),
-    }
+    let sharded = COMMANDS
+        .iter()
+        .filter(|it| matches!(it.run, Run::Sharded(_)));
+    let sharded: Vec<&str> = sharded.map(|command| command.name).collect();
+    let (jobs, arguments) = Jobs::take(std::env::args_os().skip(1).collect(), &sharded)?;
+    PROGRAM.run(arguments, |run, arguments| match run {
+        Run::Whole(run) => run(arguments),
+        Run::Sharded(run) => run(arguments, &jobs),
+    })
 }

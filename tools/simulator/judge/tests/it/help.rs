@@ -6,6 +6,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
+use crate::every_program::check;
 use crate::running::command;
 
 #[test]
@@ -26,6 +27,7 @@ fn every_help_text_is_the_golden_one() {
         "clocks",
         "deadlines",
         "scenarios",
+        "merge",
     ] {
         let arguments = [name, "--help"].into_iter().filter(|it| !it.is_empty());
         let help = command()
@@ -45,4 +47,9 @@ fn every_help_text_is_the_golden_one() {
         let expected = fs::read_to_string(&path).expect("a golden text");
         assert_eq!(help, expected, "{}", path.display());
     }
+}
+
+#[test]
+fn the_command_line_has_what_every_program_has() {
+    check(env!("CARGO_BIN_EXE_wattgate-simulator"), "juge", "judge");
 }

@@ -3,6 +3,8 @@
 #[path = "../../../tests/it/common.rs"]
 mod common;
 mod eventually;
+#[path = "../../../../cli/tests/shared/every_program.rs"]
+mod every_program;
 
 mod commands;
 mod deadlines;

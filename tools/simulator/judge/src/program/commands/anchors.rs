@@ -5,7 +5,6 @@ use std::fmt::Write;
 use lexopt::{Arg, Parser};
 
 use crate::failure::Failure;
-use crate::help::print_help;
 use crate::output::{print, print_json};
 use wattgate_simulated_board::anchors::{Anchor, Bound, Shipped, anchors};
 
@@ -21,13 +20,17 @@ Options:
   -h, --help  Print this
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let mut json = false;
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -7,7 +7,7 @@ use std::process;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, print_help};
+use crate::help::{boards_and_workloads, paragraphs};
 use crate::served::Served;
 use crate::signals;
 use wattgate_board_tables::Board;
@@ -75,12 +75,15 @@ struct Arguments {
     trace: Option<PathBuf>,
 }
 
+/// The text of the help.
+pub fn help() -> String {
+    let usage = format!("{USAGE}{}", control::HELP);
+    paragraphs(&[&usage, EXAMPLE, &boards_and_workloads()])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let Some(arguments) = parse(arguments)? else {
-        let usage = format!("{USAGE}{}", control::HELP);
-        return print_help(&[&usage, EXAMPLE, &boards_and_workloads()]);
-    };
+    let arguments = parse(arguments)?;
     match &arguments.source {
         Source::Simulated(board) => simulate(Board::named(board)?, &arguments),
         Source::Probe(probe) => {
@@ -112,8 +115,7 @@ fn simulate(board: Board, arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// The arguments, or none if the user asks for help.
-fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
+fn parse(mut parser: Parser) -> Result<Arguments, Failure> {
     let (mut board, mut from, mut root, mut trace) = (None, None, None, None);
     let (mut workload, mut mode, mut unit, mut seed, mut speed) = (None, None, None, None, 1.0);
     while let Some(argument) = parser.next()? {
@@ -127,7 +129,6 @@ fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
             Arg::Long("seed") => seed = Some(parser.value()?.parse()?),
             Arg::Long("speed") => speed = factor(parser.value()?)?,
             Arg::Long("trace") => trace = Some(PathBuf::from(parser.value()?)),
-            Arg::Short('h') | Arg::Long("help") => return Ok(None),
             argument => return Err(argument.unexpected().into()),
         }
     }
@@ -146,7 +147,7 @@ fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
         (None, _, Some(board)) => Source::Simulated(board),
         (None, _, None) => return Err(Failure::Missing("--board or --from")),
     };
-    Ok(Some(Arguments {
+    Ok(Arguments {
         source,
         root: root.ok_or(Failure::Missing("--root"))?,
         workload,
@@ -155,7 +156,7 @@ fn parse(mut parser: Parser) -> Result<Option<Arguments>, Failure> {
         seed: seed.unwrap_or(0),
         speed,
         trace,
-    }))
+    })
 }
 
 fn factor(value: OsString) -> Result<f64, Failure> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, print_help};
+use crate::help::{boards_and_workloads, paragraphs};
 use crate::options::number;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
@@ -29,6 +29,11 @@ process to the lowest. Real boards differ; `wattgate profile --caps` measures bo
 
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &boards_and_workloads()])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut workload) = ("xavier-agx".to_owned(), "resnet18".to_owned());
@@ -39,9 +44,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("workload") => workload = arguments.value()?.string()?,
             Arg::Long("modes") => modes = number("--modes", &mut arguments, 1)?,
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, &boards_and_workloads()]);
-            }
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, print_help};
+use crate::help::{boards_and_workloads, paragraphs};
 use crate::options;
 use crate::output::print;
 use wattgate_board_tables::Board;
@@ -52,6 +52,11 @@ Example:
 A corpus of several sizes, workers, storages or epochs has the modes with each combination.
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &boards_and_workloads(), EXAMPLE])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut workload, mut output) = (None, None, None);
@@ -83,9 +88,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
             Arg::Short('o') | Arg::Long("output") => {
                 output = Some(PathBuf::from(arguments.value()?));
-            }
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, &boards_and_workloads(), EXAMPLE]);
             }
             argument => return Err(argument.unexpected().into()),
         }

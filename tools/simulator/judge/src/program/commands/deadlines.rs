@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::print_help;
 use crate::options::number;
 use crate::output::{print, print_json};
 use wattgate_cli::output::AtomicFile;
@@ -36,6 +35,11 @@ least power once all steps are done. `over` is the longest time at a stretch in 
 is the true power: on a unit whose sensor reads low by more than its typical error, a little over is not seen.
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut count, mut seed, mut json, mut page) = (200, 1, false, None);
@@ -51,7 +55,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             }
             Arg::Long("json") => json = true,
             Arg::Short('o') | Arg::Long("page") => page = Some(PathBuf::from(arguments.value()?)),
-            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
             argument => return Err(argument.unexpected().into()),
         }
     }

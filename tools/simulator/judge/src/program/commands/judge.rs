@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, print_help};
+use crate::help::{boards_and_workloads, paragraphs};
 use crate::options;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
@@ -63,6 +63,11 @@ Example:
     --model weights/orin-agx-64-resnet18.wgt --trace trace.csv --from 10
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &boards_and_workloads(), EXAMPLE])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut workload, mut boot) = (None, None, None);
@@ -88,9 +93,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("from") => from = Some(options::seconds("--from", &mut arguments)?),
             Arg::Long("until") => until = Some(options::seconds("--until", &mut arguments)?),
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, &boards_and_workloads(), EXAMPLE]);
-            }
             argument => return Err(argument.unexpected().into()),
         }
     }

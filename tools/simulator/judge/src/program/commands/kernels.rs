@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards, print_help};
+use crate::help::{boards, paragraphs};
 use crate::output::print;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
@@ -35,6 +35,11 @@ Example:
   wattgate-simulator kernels --board xavier-agx --rows 100000 -o kernels.csv
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &boards(), EXAMPLE])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut output) = (None, None);
@@ -51,9 +56,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
             Arg::Short('o') | Arg::Long("output") => {
                 output = Some(PathBuf::from(arguments.value()?));
-            }
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, &boards(), EXAMPLE]);
             }
             argument => return Err(argument.unexpected().into()),
         }

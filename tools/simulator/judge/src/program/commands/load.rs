@@ -6,7 +6,7 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{kinds, print_help};
+use crate::help::{kinds, paragraphs};
 use crate::options;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::load::Kind;
@@ -29,6 +29,11 @@ Example:
   wattgate-simulator load --kind training --seconds 300 --seed 1 -o training.csv
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &kinds(), EXAMPLE])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut kind, mut seconds, mut seed, mut output) = (None, 300, 0, None);
@@ -48,9 +53,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
             Arg::Short('o') | Arg::Long("output") => {
                 output = Some(PathBuf::from(arguments.value()?));
-            }
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, &kinds(), EXAMPLE]);
             }
             argument => return Err(argument.unexpected().into()),
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{kinds, print_help};
+use crate::help::{kinds, paragraphs};
 use crate::options;
 use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
@@ -42,6 +42,11 @@ The figures are those of `replay`. Each run takes 300 s. The constant load is re
 differ from their model, too.
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &kinds()])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     let (mut json, mut seeds) = (false, 4);
@@ -59,7 +64,6 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
             Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
             Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
-            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE, &kinds()]),
             argument => return Err(argument.unexpected().into()),
         }
     }

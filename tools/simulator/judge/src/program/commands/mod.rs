@@ -1,4 +1,4 @@
-//! The commands, one file each. `run` takes the arguments that follow the command's name.
+//! The commands, one file each. `run` takes the arguments that follow the command's name, `help` is the text of the help.
 
 pub mod anchors;
 pub mod board;
@@ -9,6 +9,7 @@ pub mod judge;
 pub mod kernels;
 pub mod load;
 pub mod loads;
+pub mod merge;
 pub mod replay;
 pub mod scenarios;
 pub mod units;

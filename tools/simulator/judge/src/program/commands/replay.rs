@@ -7,7 +7,7 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, print_help};
+use crate::help::{boards_and_workloads, paragraphs};
 use crate::options;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
@@ -65,6 +65,11 @@ Example:
     --limit 25W --load training.csv --json
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &boards_and_workloads(), EXAMPLE])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut board, mut model, mut limit, mut load) = (None, None, None, None);
@@ -85,9 +90,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("seed") => seed = arguments.value()?.parse()?,
             Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
             Arg::Long("json") => json = true,
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, &boards_and_workloads(), EXAMPLE]);
-            }
             argument => return Err(argument.unexpected().into()),
         }
     }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::print_help;
 use crate::options;
 use crate::output::{print, print_json};
 use crate::table::{Column, TITLE, Table, cell};
@@ -39,6 +38,11 @@ in the fastest mode of the front that holds the limit. Events are under-voltage 
 over-current events. Safe is the time from the loss of the sensor or the daemon to the safe mode.
 ";
 
+/// The text of the help.
+pub fn help() -> String {
+    USAGE.to_owned()
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut json, mut seeds, mut only) = (false, 10, None);
@@ -52,7 +56,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("seeds") => seeds = options::seeds(arguments.value()?.string()?)?,
             Arg::Long("only") => only = Some(arguments.value()?.string()?),
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
-            Arg::Short('h') | Arg::Long("help") => return print_help(&[USAGE]),
             argument => return Err(argument.unexpected().into()),
         }
     }

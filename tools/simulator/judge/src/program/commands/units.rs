@@ -11,7 +11,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, print_help};
+use crate::help::{boards_and_workloads, paragraphs};
 use crate::options::number;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
@@ -99,6 +99,11 @@ const FIRST_JUDGED: u64 = 500_000;
 /// Times after the start at which the daemon's mode counts, in s.
 const DAEMON_S: [u64; 3] = [1, 10, 60];
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, &boards_and_workloads()])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     let (mut json, mut page, mut only) = (false, None, None);
@@ -139,9 +144,6 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
             Arg::Long("trainer") => options.trainer = PathBuf::from(arguments.value()?),
             Arg::Long("json") => json = true,
             Arg::Short('o') | Arg::Long("page") => page = Some(PathBuf::from(arguments.value()?)),
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, &boards_and_workloads()]);
-            }
             argument => return Err(argument.unexpected().into()),
         }
     }

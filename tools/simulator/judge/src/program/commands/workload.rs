@@ -13,7 +13,7 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{print_help, workloads};
+use crate::help::{paragraphs, workloads};
 use crate::signals;
 use wattgate_cli::steps::Steps;
 use wattgate_simulated_board::machine::Work;
@@ -53,6 +53,11 @@ const POLL: Duration = Duration::from_millis(5);
 
 const OFF: &str = "load off";
 
+/// The text of the help.
+pub fn help() -> String {
+    paragraphs(&[USAGE, EXAMPLE, &workloads()])
+}
+
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut root, mut name, mut most) = (None, None, u64::MAX);
@@ -71,9 +76,6 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                     value,
                     expected: "a number above 0",
                 })?;
-            }
-            Arg::Short('h') | Arg::Long("help") => {
-                return print_help(&[USAGE, EXAMPLE, &workloads()]);
             }
             argument => return Err(argument.unexpected().into()),
         }
