@@ -1,5 +1,5 @@
 //! Models that are not trusted. Three kinds are known: a sweep whose modes were never set gives a power that does not
-//! rise with clocks and cores; a corpus in watts gives powers of some milliwatts; and the sensor may show far more than
+//! rise with clocks and cores; a corpus in another unit of measure gives powers below those of the idle board; and the sensor may show far more than
 //! a model predicts. The daemon does not use their predictions. It begins with the least mode, and sets faster ones as
 //! far as the measured power permits.
 
@@ -15,10 +15,6 @@ use crate::quantity::Watts;
 const LEAST_SPAN: f64 = 8.0;
 const LEAST_RISE: f64 = 1.25;
 
-/// The least power of a mode with the highest clocks that is believed. Modules draw five times as much and more
-/// (`devices.json`).
-const LEAST_HIGHEST: Milliwatts = Milliwatts(1_000);
-
 /// From a board's lowest to its highest mode, power rises and time falls by at most these factors: the most over
 /// measured corpora.
 const MOST_RISE: f64 = 6.5;
@@ -32,8 +28,11 @@ const FIRST_POINT: (f64, f64) = (5_000.0, 1e9);
 pub enum Distrust {
     /// From its lowest to its highest mode, clocks and cores differ by the first factor, and the power by the second.
     Flat { span: f64, rise: f64 },
-    /// The highest mode draws less than any module.
-    TooLow { highest: Milliwatts },
+    /// The highest mode draws less than the idle board.
+    TooLow {
+        highest: Milliwatts,
+        idle: Milliwatts,
+    },
     /// Even the least mode draws far more than predicted.
     Contradicted {
         measured: Milliwatts,
@@ -50,11 +49,11 @@ impl fmt::Display for Distrust {
                 "from its lowest to its highest mode, clocks and cores differ by a factor of {span:.0} and the \
                  power by {rise:.2}, where at least {LEAST_RISE} is expected"
             )?,
-            Self::TooLow { highest } => write!(
+            Self::TooLow { highest, idle } => write!(
                 f,
-                "its highest mode draws {}, and no module draws less than {}; was the corpus in watts?",
+                "its highest mode draws {}, and the idle board draws {} and more; was the power of its corpus in mW?",
                 Watts(*highest),
-                Watts(LEAST_HIGHEST)
+                Watts(*idle)
             )?,
             Self::Contradicted {
                 measured,
@@ -73,15 +72,17 @@ impl fmt::Display for Distrust {
     }
 }
 
-/// Why a model is not trusted that predicts these powers of its lowest and its highest mode.
-pub fn distrust(ends: [(PowerMode, Milliwatts); 2]) -> Option<Distrust> {
+/// Why a model is not trusted that predicts these powers of its lowest and its highest mode, on a board that draws at least some power
+/// when idle.
+pub fn distrust(ends: [(PowerMode, Milliwatts); 2], idle: Milliwatts) -> Option<Distrust> {
     let [least, most] = ends;
-    if most.1 < LEAST_HIGHEST {
-        return Some(Distrust::TooLow { highest: most.1 });
-    }
     let span = product(&most.0) / product(&least.0);
     let rise = f64::from(most.1.0) / f64::from(least.1.0.max(1));
-    (span >= LEAST_SPAN && rise < LEAST_RISE).then_some(Distrust::Flat { span, rise })
+    if span >= LEAST_SPAN && rise < LEAST_RISE {
+        return Some(Distrust::Flat { span, rise });
+    }
+    let highest = most.1;
+    (highest < idle).then_some(Distrust::TooLow { highest, idle })
 }
 
 /// A front for a limit by measurement: modes of a grid in which all axes rise together.

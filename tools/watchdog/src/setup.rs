@@ -34,7 +34,7 @@ use crate::config::Config;
 use crate::distrust::{Distrust, distrust, rising};
 use crate::full_load::Drawn;
 use crate::lesson::{Lesson, NoLesson, RISE_K, Seen, Subject, Unusable, WARMER_K};
-use crate::quantity::{Cores, Watts};
+use crate::quantity::Cores;
 use crate::unit::ThisUnit;
 
 /// Capacity of the front; a larger front is thinned.
@@ -90,17 +90,6 @@ pub enum SetupError {
         path: PathBuf,
         profiled: u32,
         board: u32,
-    },
-    /// In no mode does the model predict the power of the idle board.
-    #[error(
-        "{}: the model predicts at most {} in any mode, but the idle board draws more than {}: was `power_mw` of its corpus \
-         in mW? correct it and fit the model again, or profile the board",
-        path.display(), Watts(*most), Watts(*idle)
-    )]
-    Implausible {
-        path: PathBuf,
-        most: Milliwatts,
-        idle: Milliwatts,
     },
     /// On some axis the model and the board have no value in common.
     #[error("{}: {why}: the model is for another board or another L4T release", path.display())]
@@ -221,12 +210,6 @@ impl Choices {
                 profiled,
                 board,
             });
-        }
-        let idle = Milliwatts(compatibility::idle_mw(&board.identity().compatible));
-        let most = highest_power(&model);
-        if most < idle {
-            let path = path();
-            return Err(SetupError::Implausible { path, most, idle });
         }
         let grid = model.grid().clone();
         let settable = board.settable(&grid);
@@ -402,10 +385,11 @@ impl Choices {
             }
         });
         self.modes = modes.len();
+        let idle = Milliwatts(compatibility::idle_mw(&board.identity().compatible));
         self.distrust = self.distrust.or_else(|| {
             let (first, last) = ends?;
             let end = |(id, prediction)| Some((self.grid.mode(id)?, model.power(prediction)?));
-            distrust([end(first)?, end(last)?])
+            distrust([end(first)?, end(last)?], idle)
         });
         self.front = match self.distrust {
             None => {
@@ -674,17 +658,6 @@ impl Setup {
 /// Predicts all profiled modes. The code of a sweep is large, and this is the only one.
 fn sweep(model: &Model<'_>, visit: &mut dyn FnMut(ModeId, Prediction)) {
     model.sweep(&model.profiled(), visit);
-}
-
-/// The power of the mode that draws most, by the model.
-fn highest_power(model: &Model<'_>) -> Milliwatts {
-    let mut most = Milliwatts(0);
-    sweep(model, &mut |_, prediction| {
-        most = model
-            .power(prediction)
-            .map_or(most, |power| most.max(power));
-    });
-    most
 }
 
 /// The mode of fewest cores and lowest clocks that a board can be set to, with as many cores as a config

@@ -165,7 +165,6 @@ fn refused(error: SetupError) -> Refused {
         | SetupError::NotProfiled { .. }
         | SetupError::NoCores { .. }
         | SetupError::OtherTpcs { .. }
-        | SetupError::Implausible { .. }
         | SetupError::NoInput
         | SetupError::Backstop(_)
         | SetupError::Board(_) => "model_unsuitable",
