@@ -43,7 +43,7 @@ impl<'a> Opt<'a> {
 
     /// The start of the description, without defaults and details.
     pub fn short_about(&self) -> &str {
-        let ends = [" [", "; ", ": ", ". ", ", see "];
+        let ends = [" [", "; ", ". ", ", see "];
         let ends = ends.iter().filter_map(|end| self.about.find(end));
         let end = ends.min().unwrap_or(self.about.len());
         self.about[..end].trim_end_matches('.')

@@ -9,15 +9,17 @@ use crate::output::{print, print_json};
 use wattgate_simulated_board::anchors::{Anchor, Bound, Shipped, anchors};
 
 const USAGE: &str = "\
-Print published measurements of real boards beside those of the simulated boards. Fail if one
-differs by more than its bound. A star marks those that had no part in the choice of the
-simulator's constants
+Compare simulated boards with published measurements of real ones
 
 Usage: wattgate-simulator anchors [--json]
 
 Options:
   --json      Print JSON: [{\"what\",\"source\",\"unit\",\"published\",\"simulated\",\"bound\",\"fitted\"}]
   -h, --help  Print this
+
+Prints the published measurements beside those of the simulated boards. Fails with exit code 3 if one
+differs by more than its bound. A star marks those that had no part in the choice of the
+simulator's constants.
 ";
 
 /// The text of the help.

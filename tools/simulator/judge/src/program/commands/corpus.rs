@@ -18,8 +18,7 @@ use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
-Profile a simulated board as PowerTrain's authors profiled real ones, and write the corpus.
-Its rows have the kind `simulated`.
+Profile a simulated board as PowerTrain's authors profiled real ones, and write the corpus
 
 Usage: wattgate-simulator corpus --board NAME --workload NAME|FILE -o FILE.csv [options]
        wattgate-simulator corpus --board NAME --calls FILE -o FILE.csv [options]
@@ -41,6 +40,8 @@ Options:
   --seed S              Seed of noise and of random modes [0]
   -o, --output FILE     The corpus
   -h, --help            Print this
+
+The rows have the kind `simulated`.
 ";
 
 const EXAMPLE: &str = "\

@@ -15,9 +15,7 @@ use wattgate_simulated_board::kernels::{Corpus, MOST_UNITS};
 const MOST_ROWS: u64 = 100_000_000;
 
 const USAGE: &str = "\
-Measure kernels one by one on several units of a simulated board, as MIRAGE's authors measured real
-ones, and write the corpus. Half of the calls have the form of a call in a known network, half are drawn
-freely; each row has a power mode of its own with all cores online. All rows have the kind `simulated`.
+Measure kernels one by one on several units of a simulated board, and write the corpus
 
 Usage: wattgate-simulator kernels --board NAME -o FILE.csv [options]
 
@@ -28,6 +26,10 @@ Options:
   --seed S           Seed of units, calls, modes and noise [0]
   -o, --output FILE  The corpus
   -h, --help         Print this
+
+Kernels are measured as MIRAGE's authors measured them on real boards. Half of the calls have the form of
+a call in a known network, half are drawn freely; each row has a power mode of its own with all cores
+online. All rows have the kind `simulated`.
 ";
 
 const EXAMPLE: &str = "\
