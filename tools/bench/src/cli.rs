@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
+use wattgate_cli::arguments::Told;
 use wattgate_cli::exit::{Failed, end};
 use wattgate_runtime::Region;
 use wattgate_runtime::shape::Shape;
@@ -58,7 +59,7 @@ Exit codes:
 /// Why the command failed.
 #[derive(Debug, Error)]
 enum Failure {
-    #[error("{0}")]
+    #[error("{}", Told(.0))]
     Arguments(#[from] lexopt::Error),
     #[error("{option} is `{value}`, expected {expected}")]
     Value {

@@ -3,9 +3,11 @@
 //! | topic | module |
 //! |---|---|
 //! | what is wanted below a limit | [`aim`] |
+//! | arguments: messages, numbers, repetition | [`arguments`] |
 //! | bytes as text in JSON | [`base64`] |
 //! | exit codes and error output | [`exit`] |
 //! | a power mode in JSON | [`json`] |
+//! | what to do about a defective model | [`model`] |
 //! | atomic output files | [`output`] |
 //! | long computations in shards (feature `shards`) | [`shard`] |
 //! | parsing of powers, times and frequencies | [`quantity`] |
@@ -14,9 +16,11 @@
 #![forbid(unsafe_code)]
 
 pub mod aim;
+pub mod arguments;
 pub mod base64;
 pub mod exit;
 pub mod json;
+pub mod model;
 pub mod output;
 pub mod planning;
 pub mod quantity;

@@ -3,6 +3,8 @@
 #[path = "../../../tests/it/common.rs"]
 mod common;
 mod eventually;
+#[path = "../../../../cli/tests/it/transcript.rs"]
+mod transcript;
 
 mod commands;
 mod deadlines;
@@ -10,6 +12,7 @@ mod fleet;
 mod help;
 mod judge;
 mod loads;
+mod messages;
 mod process;
 mod replay;
 mod running;
