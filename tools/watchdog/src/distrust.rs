@@ -52,7 +52,7 @@ impl fmt::Display for Distrust {
             )?,
             Self::TooLow { highest } => write!(
                 f,
-                "its highest mode draws {}, and no module draws less than {}; was the corpus in watts?",
+                "its highest mode draws {}, and no module draws less than {}, as if the corpus were in watts",
                 Watts(*highest),
                 Watts(LEAST_HIGHEST)
             )?,

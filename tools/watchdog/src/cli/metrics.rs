@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
 use rustix::event::{PollFd, Timespec, poll};
+use wattgate_cli::arguments::{Given, of};
 
 use super::{EXIT_CODES, Failure, print};
 use crate::client::Client;
@@ -43,9 +44,16 @@ const HTTP_TURN: Timespec = Timespec {
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut address, mut root) = (DEFAULT_ADDRESS, PathBuf::from("/"));
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
-            Arg::Long("listen") => address = arguments.value()?.parse_with(loopback)?,
+            Arg::Long("listen") => {
+                address = arguments
+                    .value()?
+                    .parse_with(loopback)
+                    .map_err(of("--listen"))?
+            }
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{EXIT_CODES}")),
             argument => return Err(argument.unexpected().into()),

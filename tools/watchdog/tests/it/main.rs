@@ -8,6 +8,8 @@ mod bed;
 mod board;
 #[path = "../../../simulator/judge/tests/it/eventually.rs"]
 mod eventually;
+#[path = "../../../cli/tests/it/transcript.rs"]
+mod transcript;
 
 mod abuse;
 mod aims;
@@ -25,6 +27,7 @@ mod limits;
 mod live;
 mod log;
 mod man;
+mod messages;
 mod model_files;
 mod saved_state;
 mod server;
