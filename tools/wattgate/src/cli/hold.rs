@@ -14,7 +14,7 @@ use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Event, Priority};
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::limits::Lowerings;
-use wattgate_watchdog::quantity::Memory;
+use wattgate_watchdog::quantity::{Memory, Watts};
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
 
@@ -207,9 +207,13 @@ pub fn show(
         _ => String::new(),
     };
     print(&format!(
-        "{held_or_not} {limit} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} \
+        "{held_or_not} {} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} \
          s{unknown}, {rate}\n",
-        summary.seconds, summary.energy_j, summary.mean_w, summary.over_s
+        Watts(limit),
+        summary.seconds,
+        summary.energy_j,
+        summary.mean_w,
+        summary.over_s
     ))?;
     if let Some(deadline) = deadline {
         print(&format!("{deadline}\n"))?;

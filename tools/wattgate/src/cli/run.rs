@@ -70,7 +70,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     let Some(common) = common else {
         return print(&help(&format!("{USAGE}{}", options::OPTIONS), NOTES));
     };
-    let limit = power.ok_or(Failure::Missing("--limit"))?;
+    let limit = power.ok_or(Failure::Missing("--limit, such as --limit 20W"))?;
     let wanted = aim.wanted()?;
     let mut deadline = DeadlineWatch::from_wanted(wanted);
     let seen = |now: Duration, _: Option<Count>, report: &Report| {
@@ -128,9 +128,11 @@ fn learned(common: &Common, folder: &Path) -> Option<PathBuf> {
 fn configured(root: &Path) -> Result<PathBuf, Failure> {
     match Config::read(&config(root)) {
         Ok(config) => Ok(config.model),
-        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => Err(
-            Failure::Missing("--model: the workload has no model, and the daemon no config"),
-        ),
+        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(Failure::Missing(
+                "--model: the workload has no model, and the daemon no config; `wattgate learn` makes both",
+            ))
+        }
         Err(error) => Err(error.into()),
     }
 }

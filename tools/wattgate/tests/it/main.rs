@@ -4,12 +4,15 @@
 mod bed;
 #[path = "../../../board/tests/it/common.rs"]
 mod board;
+#[path = "../../../cli/tests/it/transcript.rs"]
+mod transcript;
 
 mod corpus;
 mod faults;
 mod faults_of_daemon;
 mod living;
 mod man;
+mod messages;
 mod names;
 mod obedience;
 mod operation;
