@@ -85,8 +85,12 @@ impl fmt::Display for PowerMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} cores, CPU {}, GPU {}, EMC {}",
-            self.cores, self.cpu, self.gpu, self.emc
+            "{} core{}, CPU {}, GPU {}, EMC {}",
+            self.cores,
+            if self.cores == 1 { "" } else { "s" },
+            self.cpu,
+            self.gpu,
+            self.emc
         )
     }
 }

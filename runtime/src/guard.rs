@@ -89,7 +89,10 @@ impl fmt::Display for GuardError {
                 "the guard band's knots are not ascending or out of range"
             ),
             Self::ConfidenceTooHigh { highest } => {
-                write!(f, "the model's data supports no confidence above {highest}")
+                write!(
+                    f,
+                    "the model's data supports no confidence above {highest}; ask for less, or train on more modes"
+                )
             }
         }
     }

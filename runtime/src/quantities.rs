@@ -85,7 +85,12 @@ impl Confidence {
 
 impl fmt::Display for Confidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:02} %", self.0 / 100, self.0 % 100)
+        let (whole, rest) = (self.0 / 100, self.0 % 100);
+        match (rest, rest % 10) {
+            (0, _) => write!(f, "{whole} %"),
+            (_, 0) => write!(f, "{whole}.{} %", rest / 10),
+            _ => write!(f, "{whole}.{rest:02} %"),
+        }
     }
 }
 

@@ -58,8 +58,14 @@ pub enum ConstraintError {
 impl fmt::Display for ConstraintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooFewCores { most } => write!(f, "no mode on offer has more than {most} cores"),
-            Self::NoSuchEmc => write!(f, "no mode on offer has this memory clock"),
+            Self::TooFewCores { most } => write!(
+                f,
+                "no mode on offer has more than {most} cores; ask for {most} or fewer"
+            ),
+            Self::NoSuchEmc => write!(
+                f,
+                "no mode on offer has this memory clock; ask for one of the model's grid"
+            ),
             Self::OtherGrid => write!(f, "the region belongs to the grid of another board"),
         }
     }

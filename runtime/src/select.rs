@@ -108,15 +108,17 @@ impl fmt::Display for SelectError {
         match self {
             Self::NoPower => write!(
                 f,
-                "the model predicts time only, so power cannot be queried"
+                "the model predicts time only, so power cannot be queried; train on a corpus with powers"
             ),
             Self::OverLimit { least_power } => write!(
                 f,
-                "no mode fits: the least power on offer is {least_power} including the guard band"
+                "no mode fits: the least power on offer is {} including the guard band; raise the limit",
+                Thousandths(least_power.0, "W")
             ),
             Self::TooSlow { least_time } => write!(
                 f,
-                "no mode fits: the least time on offer is {least_time} including the guard band"
+                "no mode fits: the least time on offer is {} including the guard band; allow a longer deadline",
+                Thousandths(least_time.0, "ms")
             ),
             Self::Guard(why) => why.fmt(f),
             Self::EmptyFront => write!(f, "no mode is on offer"),
@@ -126,6 +128,16 @@ impl fmt::Display for SelectError {
 }
 
 impl error::Error for SelectError {}
+
+/// A number of thousandths of a unit of measure.
+struct Thousandths(u32, &'static str);
+
+impl fmt::Display for Thousandths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(number, unit) = self;
+        write!(f, "{}.{:03} {unit}", number / 1_000, number % 1_000)
+    }
+}
 
 /// The first point of a range with the least energy until the deadline: of a step, and of the idle board afterwards.
 #[inline(never)]

@@ -89,14 +89,14 @@ first_boot() {
 
     now
     systemctl kill -s KILL wattgated
-    eventually "the unit sets the safe mode" logged 'once: 1 cores'
+    eventually "the unit sets the safe mode" logged 'once: 1 core'
     eventually "a restart" is NRestarts 1
     holds "killed"
 
     now
     systemctl kill -s STOP wattgated
     eventually "the watchdog ends a stopped daemon" is NRestarts 2
-    logged 'once: 1 cores' || fail "no safe mode after the watchdog"
+    logged 'once: 1 core' || fail "no safe mode after the watchdog"
     holds "stopped by SIGSTOP"
 
     now

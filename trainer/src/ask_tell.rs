@@ -90,7 +90,7 @@ pub struct Fitted {
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum Refused {
     /// More modes than the grid has, or none.
-    #[error("cannot plan {asked} modes: the board has {available}")]
+    #[error("cannot plan {asked} modes: the board has {available}; ask for 1 to {available}")]
     Modes { asked: usize, available: usize },
     /// A knob is not on its axis.
     #[error("{} is not a mode of the grid", shown(*.0))]
@@ -109,7 +109,7 @@ pub enum Refused {
     #[error("{0}")]
     OwnReference(#[from] OwnReference),
     /// Too few modes were told for a model.
-    #[error("cannot fit {told} modes: at least {MIN_MODES} are needed")]
+    #[error("cannot fit {told} modes: at least {MIN_MODES} are needed; measure more")]
     Few { told: usize },
     /// The training failed.
     #[error("{0}")]

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
+use wattgate_cli::arguments::Told;
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::program::{Does, Program};
 use wattgate_runtime::Region;
@@ -57,7 +58,7 @@ With --bounds, a bound that is missed is a limit that was not held.
 /// Why the command failed.
 #[derive(Debug, Error)]
 enum Failure {
-    #[error("{0}")]
+    #[error("{}", Told(.0))]
     Arguments(#[from] lexopt::Error),
     #[error("{option} is `{value}`, expected {expected}")]
     Value {

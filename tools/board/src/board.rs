@@ -83,15 +83,28 @@ impl Board {
         let gpu = Gpu::find(&mut search);
         let nvpmodel = Nvpmodel::find(&mut search, &cpus, gpu.as_ref());
         let memory = Memory::find(&mut search);
-        let rails = rails(&mut search)?;
+        let rails = rails(&mut search);
         let heat = Heat::find(&mut search);
         let cooling = Cooling::find(&search);
         let cpusets = Cpusets::find(&search);
+        let has_cores = !search.misses("cores");
         let missing = search.into_missing();
         let knobs = Knobs { cpus, gpu, memory };
-        if knobs.is_empty() {
+        let is_empty = knobs.is_empty();
+        let rails = match rails {
+            Err(DiscoverError::PowerUnknown { root, labels })
+                if is_empty && !has_cores && labels.is_empty() =>
+            {
+                return Err(DiscoverError::NoBoard { root });
+            }
+            rails => rails?,
+        };
+        if is_empty {
             let root = root.to_owned();
-            return Err(DiscoverError::NothingToSet { root, missing });
+            return Err(match has_cores || rails.labels().next().is_some() {
+                true => DiscoverError::NothingToSet { root, missing },
+                false => DiscoverError::NoBoard { root },
+            });
         }
         Ok(Self {
             identity,

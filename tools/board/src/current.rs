@@ -44,12 +44,13 @@ impl Current {
 
 impl Display for Current {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let held = if self.is_fixed { "" } else { ", at most" };
-        write!(f, "{} cores{held}", self.cores)?;
+        let plural = if self.cores == 1 { "" } else { "s" };
+        write!(f, "{} core{plural}", self.cores)?;
+        let held = if self.is_fixed { "" } else { " up to" };
         let clocks = [("CPU", self.cpu), ("GPU", self.gpu), ("EMC", self.emc)];
         let mut clocks = clocks.into_iter();
         clocks.try_for_each(|(name, clock)| match clock {
-            Some(clock) => write!(f, ", {name} {clock}"),
+            Some(clock) => write!(f, ", {name}{held} {clock}"),
             None => Ok(()),
         })
     }

@@ -74,7 +74,7 @@ impl Rails {
             let hwmon = search.path(HWMON);
             search.miss("power sensor", hwmon, io::ErrorKind::NotFound);
         }
-        let (rails, input) = match total(rails) {
+        let (rails, input) = match total(rails, search.root()) {
             Ok(rails) => (rails, None),
             Err(unknown) => (Vec::new(), Some(input.ok_or(unknown)?)),
         };
@@ -258,7 +258,7 @@ impl From<PowerError> for SampleFault {
 }
 
 /// The rails to add up (section 6.2).
-fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
+fn total(rails: Vec<Rail>, root: &Path) -> Result<Vec<Rail>, DiscoverError> {
     let has = |label: &str| rails.iter().any(|rail| *rail.label == *label);
     let input = MODULE_INPUTS.into_iter().find(|label| has(label));
     let sum = SUMS
@@ -274,6 +274,7 @@ fn total(rails: Vec<Rail>) -> Result<Vec<Rail>, DiscoverError> {
             Ok(numbered(rails.into_iter().filter(is_part).collect()))
         }
         None => Err(DiscoverError::PowerUnknown {
+            root: root.to_owned(),
             labels: rails.iter().map(|rail| rail.label.to_string()).collect(),
         }),
     }

@@ -17,29 +17,49 @@ const LONGEST_TEXT: usize = 16 * 1024;
 /// Why a board cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DiscoverError {
+    /// The files of a board are not below the root.
+    #[error(
+        "{}: no Jetson is there: no file of cores, clocks or power sensors exists; expected the root of a board's files, which is \
+         / on the board itself",
+        root.display()
+    )]
+    NoBoard { root: PathBuf },
     /// Neither cores nor a clock can be set.
-    #[error("no cores or clocks can be set under {}: {}", root.display(), list(missing))]
+    #[error(
+        "{}: no cores or clocks can be set: {}; in a container, mount the board's /sys with the right to write",
+        root.display(),
+        list(&knobs(missing))
+    )]
     NothingToSet {
         root: PathBuf,
         missing: Vec<Missing>,
     },
     /// The board has no rail for the module's input, and no known set of rails that add up to it.
-    #[error("{}", power_unknown(labels))]
-    PowerUnknown { labels: Vec<String> },
+    #[error("{}: {}", root.display(), power_unknown(labels))]
+    PowerUnknown { root: PathBuf, labels: Vec<String> },
     /// More cores than any board has.
-    #[error("{cores} cores, expected at most 64")]
+    #[error("the board has {cores} cores, expected at most 64, as a Jetson has")]
     TooManyCores { cores: usize },
 }
 
 fn power_unknown(labels: &[String]) -> String {
     match labels {
-        [] => "no power sensor: expected an INA3221, or an INA2xx at the input of the board, below /sys/class/hwmon"
+        [] => "no power sensor: expected an INA3221, or an INA2xx at the input of the board, below sys/class/hwmon; \
+               is this a Jetson, and is the driver loaded (`modprobe ina3221`)?"
             .to_owned(),
         _ => format!(
-            "no power sensor at the input of the module or the board: there are the rails {}",
+            "no power sensor at the input of the module or the board, whose power the limit is of: there are only the rails \
+             {}; report the board with `wattgate probe`",
             list(labels)
         ),
     }
+}
+
+/// Those of the cores and clocks.
+fn knobs(missing: &[Missing]) -> Vec<&Missing> {
+    let knobs = ["cores", "CPU clock", "GPU clock", "memory clock"];
+    let missing = missing.iter().filter(|it| knobs.contains(&it.what));
+    missing.collect()
 }
 
 fn list<T: fmt::Display>(items: &[T]) -> String {
@@ -67,7 +87,13 @@ pub struct Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, path, why } = self;
-        write!(f, "{what}: {}: {why}", path.display())
+        write!(f, "{what}: {}: ", path.display())?;
+        match why {
+            io::ErrorKind::NotFound => f.write_str("no such file"),
+            io::ErrorKind::PermissionDenied => f.write_str("only root may read it"),
+            io::ErrorKind::InvalidData => f.write_str("shows no number"),
+            why => why.fmt(f),
+        }
     }
 }
 
@@ -91,6 +117,16 @@ impl<'a, F: Files> Search<'a, F> {
     /// Ends the search. Returns what is missing, in the order of the search.
     pub fn into_missing(self) -> Vec<Missing> {
         self.missing
+    }
+
+    /// The root.
+    pub fn root(&self) -> &Path {
+        self.root
+    }
+
+    /// Whether something is missing.
+    pub fn misses(&self, what: &str) -> bool {
+        self.missing.iter().any(|missing| missing.what == what)
     }
 
     /// A path of the board below the root.

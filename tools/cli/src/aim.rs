@@ -35,12 +35,15 @@ pub enum AimError {
         "the fastest mode has no use for a deadline: expected the objective least-power, least-energy or least-edp"
     )]
     FastestDeadline,
-    #[error("two deadlines, one of a step and one of all steps: expected one")]
+    #[error("two deadlines, one for a step and one for all steps; give one of them")]
     TwoDeadlines,
-    #[error("a number of steps and the time within which they are to be done belong together")]
+    #[error(
+        "a number of steps and the time for them need each other; give both, such as 50000 steps within 6h"
+    )]
     HalfWork,
     #[error(
-        "a number of epochs and the number of steps of one belong together, without a number of steps"
+        "a number of epochs and the steps of an epoch need each other, in place of a number of steps; give both, such as 10 \
+         epochs of 391 steps"
     )]
     Epochs,
     #[error("the number of steps is {0}, expected 1 to {MOST_STEPS}")]

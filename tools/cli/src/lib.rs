@@ -3,10 +3,12 @@
 //! | topic | module |
 //! |---|---|
 //! | what is wanted below a limit | [`aim`] |
+//! | arguments: messages, numbers, repetition | [`arguments`] |
 //! | bytes as text in JSON | [`base64`] |
 //! | exit codes and error output | [`exit`] |
 //! | a power mode in JSON | [`json`] |
 //! | the nearest of some names | [`nearest`] |
+//! | what to do about a defective model | [`model`] |
 //! | atomic output files | [`output`] |
 //! | `--version`, `help`, `completions` and the commands of a program | [`program`] |
 //! | long computations in shards (feature `shards`) | [`shard`] |
@@ -16,9 +18,11 @@
 #![forbid(unsafe_code)]
 
 pub mod aim;
+pub mod arguments;
 pub mod base64;
 pub mod exit;
 pub mod json;
+pub mod model;
 pub mod nearest;
 pub mod output;
 pub mod planning;

@@ -10,10 +10,24 @@ use thiserror::Error;
 
 /// Why an output file was not written.
 #[derive(Debug, Error)]
-#[error("{}: cannot write: {source}", path.display())]
+#[error("{}: cannot write: {source}{}", path.display(), advice(source))]
 pub struct OutputError {
     path: PathBuf,
     source: io::Error,
+}
+
+/// What to do about an output file that cannot be written.
+fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::AlreadyExists => "; name a new file",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; make its folder first",
+        io::ErrorKind::PermissionDenied => "; name a folder that you may write to",
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::StorageFull => {
+            "; name a file on another disk"
+        }
+        _ => "",
+    }
 }
 
 impl From<OutputError> for io::Error {
@@ -62,7 +76,7 @@ impl AtomicFile {
             ..Self::create(path)?
         };
         match exists {
-            true => Err(file.error(io::ErrorKind::AlreadyExists.into())),
+            true => Err(file.error(already_exists())),
             false => Ok(file),
         }
     }
@@ -87,6 +101,10 @@ impl AtomicFile {
             source,
         }
     }
+}
+
+fn already_exists() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "the file exists")
 }
 
 /// Replaces a file atomically: writes a temporary file beside it, syncs, renames, and syncs the
@@ -157,7 +175,10 @@ mod tests {
         let path = folder.path().join("file");
         let [first, second] = [(); 2].map(|()| AtomicFile::create_new(&path).expect("new"));
         first.commit(b"first").expect("written");
-        let expected = format!("{}: cannot write: entity already exists", path.display());
+        let expected = format!(
+            "{}: cannot write: the file exists; name a new file",
+            path.display()
+        );
         let error = AtomicFile::create_new(&path).expect_err("it exists");
         assert_eq!(error.to_string(), expected);
         assert!(second.commit(b"second").is_err());
@@ -170,7 +191,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("none/file");
         let error = AtomicFile::create(&path).expect_err("refused");
-        let why = "cannot write: No such file or directory (os error 2)";
+        let why = "cannot write: No such file or directory (os error 2); make its folder first";
         assert_eq!(error.to_string(), format!("{}: {why}", path.display()));
     }
 

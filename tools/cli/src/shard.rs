@@ -53,7 +53,7 @@ pub enum ShardError {
     Given,
     #[error("`{command}` takes no --shard; {known} do")]
     Command { command: String, known: String },
-    #[error("missing the parts; name a file of each shard")]
+    #[error("missing PART; name the file of each shard")]
     NoParts,
     #[error("{}: cannot read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -75,7 +75,9 @@ pub enum ShardError {
         one: PathBuf,
         other: PathBuf,
     },
-    #[error("the parts have {found} jobs, the computation has {expected}: an input has changed")]
+    #[error(
+        "the parts have {found} jobs, the computation has {expected}: an input has changed; run all shards again"
+    )]
     Jobs { found: usize, expected: usize },
     #[error("a result cannot be written to a part and read again: {why}")]
     Result { why: serde_json::Error },

@@ -18,7 +18,7 @@ use wattgate_trainer::read::ReferenceError;
 /// Why the demo failed.
 #[derive(Debug, Error)]
 pub enum DemoError {
-    #[error("{}: cannot write: {source}", path.display())]
+    #[error("{}: cannot write: {source}; name a folder with -o", path.display())]
     Folder { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Output(#[from] OutputError),

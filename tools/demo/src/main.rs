@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lexopt::{Arg, Parser, ValueExt};
+use lexopt::{Arg, Parser};
 use thiserror::Error;
+use wattgate_cli::arguments::{Told, number};
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::program::{Does, Program};
 use wattgate_demo::{DemoError, Series, Story, make};
@@ -38,7 +39,7 @@ index.html, and held-limit.svg, a picture of that job. All numbers are simulated
 /// Why the program failed.
 #[derive(Debug, Error)]
 enum Failure {
-    #[error("{0}")]
+    #[error("{}", Told(.0))]
     Arguments(#[from] lexopt::Error),
     #[error("{0}")]
     Demo(#[from] DemoError),
@@ -96,7 +97,7 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Short('o') | Arg::Long("output") => output = arguments.value()?.into(),
-            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Long("seed") => seed = number(&mut arguments, "--seed")?,
             Arg::Long("json") => json = true,
             argument => return Err(argument.unexpected().into()),
         }

@@ -23,11 +23,11 @@ fn a_page_that_cannot_be_written_is_reported_before_the_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     fs::write(path.join("file"), "").expect("written");
-    let exists = "error: file: cannot write: File exists (os error 17)\n";
+    let exists = "error: file: cannot write: File exists (os error 17); name a folder with -o\n";
     refused(path, &["-o", "file"], 5, exists);
     fs::create_dir_all(path.join("report/index.html")).expect("a folder");
-    let is_folder = "error: report/index.html: cannot write: is a directory\n";
+    let is_folder = "error: report/index.html: cannot write: is a directory; name a file in it\n";
     refused(path, &["-o", "report"], 5, is_folder);
-    let no_number = "error: cannot parse argument \"one\": invalid digit found in string\n";
+    let no_number = "error: --seed is `one`, expected a whole number, 0 to 18446744073709551615\n";
     refused(path, &["--seed", "one"], 2, no_number);
 }

@@ -154,6 +154,18 @@ class WithFakeDaemon(unittest.TestCase):
         for power in [15.5, "15W", None, True, float("nan"), object()]:
             with self.assertRaises(wattgate.Invalid):
                 client.lease(power)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(wattgate.Invalid, "power_mw is 12, expected mW.*12 W are 12000"):
+            client.set_limit(12)
+        for timeout in [0, -1, None, "5", float("nan"), float("inf")]:
+            with self.assertRaisesRegex(wattgate.Invalid, "expected a number of seconds above 0"):
+                wattgate.Client(self.path, timeout)  # type: ignore[arg-type]
+        for every_ms in ["1", None, 0.5]:
+            with self.assertRaisesRegex(wattgate.Invalid, "every_ms is"):
+                client.subscribe(every_ms)  # type: ignore[arg-type]
+        with self.assertRaises(wattgate.Invalid):
+            wattgate.Client(b"/run")  # type: ignore[arg-type]
+        self.assertEqual(wattgate.Client(Path(self.path), Decimal("60")).status().cores, 8)
+        self.requests.pop()
         for name in [b"x", 3, None]:
             with self.assertRaises(wattgate.Invalid):
                 client.set_model(name)  # type: ignore[arg-type]
@@ -247,6 +259,28 @@ class WithFakeDaemon(unittest.TestCase):
                     limits.append(report.limit_mw)
             self.assertEqual(list(reports), [])
         self.assertEqual(limits, [15_000, 12_000])
+
+    def test_a_subscription_is_closed_while_another_thread_waits(self) -> None:
+        ended = threading.Event()
+
+        def serve(client: socket.socket) -> None:
+            client.sendall(OK.encode() + b"\n")
+            ended.wait()
+
+        self.addCleanup(FakeDaemon(self.path, serve).close)
+        self.addCleanup(ended.set)
+        reports = wattgate.Client(self.path, timeout=60).subscribe(60_000)
+        next(reports)
+        found: List[wattgate.Report] = []
+        waiting = threading.Thread(target=lambda: found.extend(reports))
+        waiting.start()
+        time.sleep(0.1)
+        start = time.monotonic()
+        reports.close()
+        waiting.join(10)
+        self.assertFalse(waiting.is_alive())
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertEqual(found, [])
 
     def test_a_refused_subscription_is_refused_at_once(self) -> None:
         with self.assertRaises(wattgate.Refused):

@@ -52,19 +52,24 @@ impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(why) = self;
         match why.kind() {
-            io::ErrorKind::WouldBlock => {
-                write!(f, "no answer within {} s", ANSWER_TIMEOUT.as_secs())
-            }
-            io::ErrorKind::UnexpectedEof => write!(f, "it has closed the connection"),
-            io::ErrorKind::PermissionDenied => {
-                write!(
-                    f,
-                    "{why}: run this as root, or as a member of the config's group"
-                )
-            }
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                write!(f, "{why}: does it run, and is --root right?")
-            }
+            io::ErrorKind::WouldBlock => write!(
+                f,
+                "no answer within {} s; `systemctl status wattgated` shows what it does",
+                ANSWER_TIMEOUT.as_secs()
+            ),
+            io::ErrorKind::UnexpectedEof => write!(
+                f,
+                "it has closed the connection; `systemctl status wattgated` shows whether it runs"
+            ),
+            io::ErrorKind::PermissionDenied => write!(
+                f,
+                "{why}; run this as root, or join the group of the config (`sudo usermod -aG wattgate $USER`) and log in \
+                 again"
+            ),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => write!(
+                f,
+                "it does not run on this board ({why}); start it with `systemctl start wattgated`"
+            ),
             _ => why.fmt(f),
         }
     }
@@ -135,7 +140,9 @@ impl Client {
         let answer = read.and_then(|_| match parse_answer(&line) {
             Some(answer) => Ok(answer),
             None if line.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
-            None => Err(io::Error::other("the answer has another protocol version")),
+            None => Err(io::Error::other(
+                "the answer has another protocol version; use the commands of the daemon's release",
+            )),
         });
         match answer {
             Ok(answer) => answer.map_err(ClientError::Refused),

@@ -51,7 +51,7 @@ impl fmt::Display for Distrust {
             )?,
             Self::TooLow { highest, idle } => write!(
                 f,
-                "its highest mode draws {}, and the idle board draws {} and more; was the power of its corpus in mW?",
+                "its highest mode draws {}, and the idle board draws {} and more, as if the corpus were in another unit of measure",
                 Watts(*highest),
                 Watts(*idle)
             )?,

@@ -13,7 +13,9 @@ const GROUP_FILE: &str = "/etc/group";
 #[derive(Debug, Error)]
 pub enum GroupError {
     /// The file has no such group.
-    #[error("group: `{0}` is not in {GROUP_FILE}")]
+    #[error(
+        "group: `{0}` is not in {GROUP_FILE}; make it with `groupadd --system {0}`, or name another one"
+    )]
     Unknown(String),
     /// The file cannot be read.
     #[error("{GROUP_FILE}: cannot be read: {0}")]
@@ -54,6 +56,9 @@ mod tests {
     #[test]
     fn an_unknown_group_is_named() {
         let error = id("no such group").expect_err("unknown").to_string();
-        assert_eq!(error, "group: `no such group` is not in /etc/group");
+        assert_eq!(
+            error,
+            "group: `no such group` is not in /etc/group; make it with `groupadd --system no such group`, or name another one"
+        );
     }
 }

@@ -20,10 +20,21 @@ const FEED_INTERVAL: Milliseconds = Milliseconds(1_000);
 
 /// The device cannot be opened or written.
 #[derive(Debug, Error)]
-#[error("hardware_watchdog: {}: {source}", path.display())]
+#[error("hardware_watchdog: {}: {source}{}", path.display(), advice(source))]
 pub struct HardwareWatchdogError {
     path: PathBuf,
     source: io::Error,
+}
+
+fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::ResourceBusy => {
+            "; another program feeds it, such as systemd (RuntimeWatchdogSec): leave it to that one, and take the key out"
+        }
+        io::ErrorKind::NotFound => "; name a device of this board, or take the key out",
+        io::ErrorKind::PermissionDenied => "; run wattgated as root",
+        _ => "",
+    }
 }
 
 /// An armed watchdog timer.
@@ -168,7 +179,8 @@ mod tests {
         let error = HardwareWatchdog::arm(Path::new("/dev/no watchdog")).expect_err("absent");
         assert_eq!(
             error.to_string(),
-            "hardware_watchdog: /dev/no watchdog: No such file or directory (os error 2)"
+            "hardware_watchdog: /dev/no watchdog: No such file or directory (os error 2); name a device of this board, or take the key \
+             out"
         );
     }
 

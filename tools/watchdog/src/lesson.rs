@@ -120,7 +120,9 @@ impl Subject {
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum NoLesson {
     /// The GPU was not busy for long enough in any mode.
-    #[error("the GPU was not busy for long enough in one mode: an idle board teaches nothing")]
+    #[error(
+        "the GPU was not busy for long enough in one mode: an idle board teaches nothing, so run the workload meanwhile"
+    )]
     NoLoad,
     /// No unit differs as much.
     #[error(

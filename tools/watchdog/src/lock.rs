@@ -28,10 +28,13 @@ pub fn root_directory(root: &Path) -> PathBuf {
 #[derive(Debug, Error)]
 pub enum LockError {
     /// Another daemon, or `once`, controls the board.
-    #[error("{}: process {holder} already controls the board", path.display())]
+    #[error(
+        "{}: process {holder} already controls the board; end it first (the daemon: `systemctl stop wattgated`)",
+        path.display()
+    )]
     Held { path: PathBuf, holder: String },
     /// The file cannot be created or locked.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: the lock of the board cannot be taken: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
@@ -93,7 +96,7 @@ mod tests {
         assert_eq!(
             error,
             format!(
-                "{}: process {id} already controls the board",
+                "{}: process {id} already controls the board; end it first (the daemon: `systemctl stop wattgated`)",
                 path.display()
             )
         );

@@ -1,6 +1,6 @@
-//! Logs one line per event to stderr with journald's priority prefix, such as `<6>tracking`.
-//! journald adds the time. On a terminal the prefix is left out. Each line is built on the stack and
-//! written with one call.
+//! Logs one line per event to stderr. If stderr goes to the journal, a line has journald's priority prefix, such as
+//! `<6>tracking`, and journald adds the time. Elsewhere a line is for people, such as `warning: …`. Each line is built on
+//! the stack and written with one call.
 //!
 //! Logging never blocks the control loop. Linux's buffer of the pipe or socket is the queue: a
 //! line for which it has no room is dropped and counted, and the next line that is written comes
@@ -8,9 +8,13 @@
 //!
 //! A regular file is always ready: a disk that hangs can block.
 
+use std::env;
 use std::fmt::{self, Write as _};
-use std::io::{self, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -123,9 +127,8 @@ impl fmt::Write for Text {
 /// Writes a line, or drops it if stderr has no room for it. Other errors are ignored: control goes
 /// on without a log.
 pub fn log(priority: Priority, event: impl fmt::Display) {
-    let stderr = io::stderr();
-    let form = Form::for_stream(&stderr);
-    write(stderr, &line(form, priority, event), &DROPPED);
+    let form = Form::of_stderr();
+    write(io::stderr(), form, &line(form, priority, event), &DROPPED);
 }
 
 /// Logs the last line of a process and the number of lines that were dropped. Waits up to a second
@@ -138,14 +141,14 @@ pub fn finish(last: Option<(Priority, &dyn fmt::Display)>) {
     is_ready(&stderr, &FINISH_TIMEOUT);
     match last {
         Some((priority, event)) => log(priority, event),
-        None => report_dropped(&mut stderr.lock(), &DROPPED),
+        None => report_dropped(&mut stderr.lock(), Form::of_stderr(), &DROPPED),
     }
 }
 
 /// Writes a line after the count of dropped ones. Without room, the line is counted as dropped.
-fn write(mut to: impl Write + AsFd, line: &Text, dropped: &AtomicU32) {
+fn write(mut to: impl Write + AsFd, form: Form, line: &Text, dropped: &AtomicU32) {
     if dropped.load(Ordering::Relaxed) > 0 {
-        report_dropped(&mut to, dropped);
+        report_dropped(&mut to, form, dropped);
     }
     match is_ready(&to, &NO_TIME) {
         true => {
@@ -156,10 +159,9 @@ fn write(mut to: impl Write + AsFd, line: &Text, dropped: &AtomicU32) {
 }
 
 /// Writes the count of dropped lines, if there is room.
-fn report_dropped(to: &mut (impl Write + AsFd), dropped: &AtomicU32) {
+fn report_dropped(to: &mut (impl Write + AsFd), form: Form, dropped: &AtomicU32) {
     if is_ready(to, &NO_TIME) {
         let number = dropped.swap(0, Ordering::Relaxed);
-        let form = Form::for_stream(to);
         let event = format_args!("{number} log lines were dropped: stderr had no room");
         let _ = to.write_all(line(form, Priority::Warning, event).bytes());
     }
@@ -173,20 +175,33 @@ fn is_ready(to: &impl AsFd, time: &Timespec) -> bool {
     retry_on_intr(|| poll(&mut fds, Some(time))).is_ok_and(|ready| ready > 0)
 }
 
-/// Whether lines have a prefix with their priority.
-#[derive(Clone, Copy, Debug)]
+/// What a line begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// For journald.
+    /// journald's prefix of the priority.
     Prefixed,
-    /// For people.
+    /// A word for errors and warnings.
     Plain,
 }
 
 impl Form {
-    fn for_stream(stream: &impl AsFd) -> Self {
-        match stream.as_fd().is_terminal() {
-            true => Self::Plain,
-            false => Self::Prefixed,
+    fn of_stderr() -> Self {
+        static OF_STDERR: OnceLock<Form> = OnceLock::new();
+        *OF_STDERR.get_or_init(|| {
+            let journal = env::var("JOURNAL_STREAM").unwrap_or_default();
+            Self::of_stream(&io::stderr(), &journal)
+        })
+    }
+
+    /// `journal` is systemd's `JOURNAL_STREAM`: the device and the inode of the stream to the journal. A child process
+    /// whose stderr goes elsewhere inherits it.
+    fn of_stream(stream: &impl AsFd, journal: &str) -> Self {
+        let stream = stream.as_fd().try_clone_to_owned();
+        let metadata = stream.and_then(|stream| File::from(stream).metadata());
+        let is_journal = |it: std::fs::Metadata| format!("{}:{}", it.dev(), it.ino()) == journal;
+        match metadata.is_ok_and(is_journal) {
+            true => Self::Prefixed,
+            false => Self::Plain,
         }
     }
 }
@@ -195,7 +210,11 @@ fn line(form: Form, priority: Priority, event: impl fmt::Display) -> Text {
     let mut line = Text::new();
     let prefix = match form {
         Form::Prefixed => write!(line, "<{}>", priority as u8),
-        Form::Plain => Ok(()),
+        Form::Plain => line.write_str(match priority {
+            Priority::Error => "error: ",
+            Priority::Warning => "warning: ",
+            Priority::Notice | Priority::Info => "",
+        }),
     };
     let _ = prefix.and_then(|()| write!(line, "{event}"));
     // Room for the newline.
@@ -224,7 +243,21 @@ mod tests {
         let prefixed = line(Form::Prefixed, Priority::Error, event);
         assert_eq!(prefixed.bytes(), b"<3>gone: no power\n");
         let plain = line(Form::Plain, Priority::Error, event);
+        assert_eq!(plain.bytes(), b"error: gone: no power\n");
+        let plain = line(Form::Plain, Priority::Info, event);
         assert_eq!(plain.bytes(), b"gone: no power\n");
+    }
+
+    #[test]
+    fn the_journal_is_known_by_its_inode() {
+        let (_reader, writer) = io::pipe().expect("a pipe");
+        let file = File::from(writer.as_fd().try_clone_to_owned().expect("a copy"));
+        let metadata = file.metadata().expect("metadata");
+        let journal = format!("{}:{}", metadata.dev(), metadata.ino());
+        assert_eq!(Form::of_stream(&writer, &journal), Form::Prefixed);
+        for other in ["", "8:1"] {
+            assert_eq!(Form::of_stream(&writer, other), Form::Plain);
+        }
     }
 
     #[test]
@@ -242,7 +275,7 @@ mod tests {
         let dropped = AtomicU32::new(0);
         let log = |event: &str| {
             let line = line(Form::Prefixed, Priority::Info, event);
-            write(&writer, &line, &dropped);
+            write(&writer, Form::Prefixed, &line, &dropped);
         };
         let mut lines = 0;
         while dropped.load(Ordering::Relaxed) < 3 {

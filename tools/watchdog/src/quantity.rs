@@ -55,6 +55,14 @@ impl Cores {
         (self.least..=self.most).contains(&cores)
     }
 
+    /// As `4 cores`, `1 core` or `2 to 8 cores`.
+    pub fn counted(self) -> String {
+        match self {
+            Self { least: 1, most: 1 } => "1 core".to_owned(),
+            cores => format!("{cores} cores"),
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let (least, most) = text.split_once('-').unwrap_or((text, text));
         let number = |text: &str| text.trim().parse().ok();
@@ -371,9 +379,26 @@ deserialize!(Duration, DURATION, |ms| Milliseconds(ms as u64));
 deserialize!(Energy, ENERGY, |mj| mj as u64);
 deserialize!(Temperature, TEMPERATURE, |mc| mc as i64);
 
+/// A text; the error for another type says what is expected.
+pub struct Text(pub &'static str);
+
+impl Visitor<'_> for Text {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+}
+
 impl<'de> Deserialize<'de> for Aimed {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+        let text = from.deserialize_any(Text(
+            "\"fastest\", \"least-power\", \"least-energy\" or \"least-edp\"",
+        ))?;
         let objective = objective(&text);
         objective
             .map(Self)
@@ -389,7 +414,7 @@ impl Serialize for Aimed {
 
 impl<'de> Deserialize<'de> for Memory {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+        let text = from.deserialize_any(Text(MEMORY.expected))?;
         if text == "for ever" {
             return Ok(Self(None));
         }

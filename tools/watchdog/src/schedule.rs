@@ -12,7 +12,7 @@ use serde::de::{Deserializer, Error as _, Unexpected};
 use wattgate_runtime::Milliwatts;
 
 use crate::clock::UtcSeconds;
-use crate::quantity::Power;
+use crate::quantity::{Power, Text};
 
 const DAY_S: u32 = 86_400;
 
@@ -46,7 +46,9 @@ impl TryFrom<Vec<FileEntry>> for Schedule {
 
     fn try_from(entries: Vec<FileEntry>) -> Result<Self, String> {
         if entries.is_empty() {
-            return Err("a schedule needs at least one entry".to_owned());
+            return Err(
+                "a schedule needs at least one entry; add one, or take the key out".to_owned(),
+            );
         }
         for pair in entries.windows(2) {
             if let [before, after] = pair {
@@ -54,11 +56,15 @@ impl TryFrom<Vec<FileEntry>> for Schedule {
                 match before.at.0.cmp(&after.at.0) {
                     std::cmp::Ordering::Less => {}
                     std::cmp::Ordering::Equal => {
-                        return Err(format!("the schedule has two limits at {time}"));
+                        return Err(format!(
+                            "the schedule has two limits at {time}; keep one of them"
+                        ));
                     }
                     std::cmp::Ordering::Greater => {
                         let before = shown(before.at.0);
-                        return Err(format!("the schedule has {time} after {before}"));
+                        return Err(format!(
+                            "the schedule has {time} after {before}; put them in the order of the day"
+                        ));
                     }
                 }
             }
@@ -111,8 +117,8 @@ fn shown(at: u32) -> String {
 
 impl<'de> Deserialize<'de> for TimeOfDay {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
         let expected = "a time of day in UTC, such as \"06:00Z\"";
+        let text = from.deserialize_any(Text(expected))?;
         time_of_day(&text)
             .map(Self)
             .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &expected))
@@ -203,7 +209,7 @@ mod tests {
     fn bad_schedules_are_refused_with_the_reason() {
         assert_eq!(
             parse("").expect_err("empty"),
-            "a schedule needs at least one entry"
+            "a schedule needs at least one entry; add one, or take the key out"
         );
         let two = |first: &str, second: &str| {
             let entry = |at: &str| format!("{{ at = \"{at}\", limit = \"9W\" }}");
@@ -211,11 +217,11 @@ mod tests {
         };
         assert_eq!(
             two("06:00Z", "06:00Z"),
-            "the schedule has two limits at 06:00Z"
+            "the schedule has two limits at 06:00Z; keep one of them"
         );
         assert_eq!(
             two("22:00Z", "06:00Z"),
-            "the schedule has 06:00Z after 22:00Z"
+            "the schedule has 06:00Z after 22:00Z; put them in the order of the day"
         );
         for at in [
             "06:00",

@@ -1,6 +1,7 @@
 //! Builds everything that control needs from a config: the board, the model, and the front of
 //! those modes of the model that the board can be set to.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,6 +15,7 @@ use wattgate_board::{
 };
 use wattgate_cli::aim::Wanted;
 use wattgate_cli::exit;
+use wattgate_cli::model::advice as model_advice;
 use wattgate_runtime::estimator::Chip;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::format::Kind;
@@ -59,13 +61,13 @@ const MAX_MODEL_BYTES: u64 = 1 << 20;
 #[derive(Debug, Error)]
 pub enum SetupError {
     /// The model cannot be read.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: the model cannot be read: {source}; `wattgate learn` makes one", path.display())]
     Model { path: PathBuf, source: io::Error },
     /// The file is not a valid model.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}; {}", path.display(), model_advice(why))]
     Format { path: PathBuf, why: FormatError },
     /// The model predicts time only.
-    #[error("{}: the model does not predict power", path.display())]
+    #[error("{}: the model does not predict power; train it on a corpus with powers", path.display())]
     NoPower { path: PathBuf },
     /// The model's data do not support the confidence.
     #[error("confidence: {0}")]
@@ -74,7 +76,10 @@ pub enum SetupError {
     #[error("{0}")]
     Board(#[from] DiscoverError),
     /// The model was made for another board.
-    #[error("{}: the model is for `{device}`, but the board is `{board}`", path.display())]
+    #[error(
+        "{}: the model is for `{device}`, but the board is `{board}`; profile the workload on this board (`wattgate learn`)",
+        path.display()
+    )]
     OtherBoard {
         path: PathBuf,
         device: String,
@@ -92,19 +97,35 @@ pub enum SetupError {
         board: u32,
     },
     /// On some axis the model and the board have no value in common.
-    #[error("{}: {why}: the model is for another board or another L4T release", path.display())]
+    #[error(
+        "{}: {why}: the model is for another board or another L4T release; profile the workload again (`wattgate learn`)",
+        path.display()
+    )]
     Nothing { path: PathBuf, why: SettableError },
     /// The limit is a current, but the board has no sensor for the module's input.
     #[error("limit: a current needs a sensor at the module's input, such as VDD_IN; set a power")]
     NoInput,
     /// The config asks for the backstop, but the board cannot have it.
-    #[error("backstop: {0}")]
+    #[error("backstop: {0}; take the key out, and the daemon holds the limit without it")]
     Backstop(#[from] BackstopError),
     /// The model has no mode with these numbers of cores on this board.
-    #[error("{}: no mode that the board supports has {cores} cores", path.display())]
-    NoCores { path: PathBuf, cores: Cores },
+    #[error(
+        "cores: no mode of {} that the board supports has {}; there are {}",
+        path.display(),
+        cores.counted(),
+        listed(exist)
+    )]
+    NoCores {
+        path: PathBuf,
+        cores: Cores,
+        /// The numbers that there are, ascending.
+        exist: Vec<u32>,
+    },
     /// The board supports no mode of the region in which the model was profiled.
-    #[error("{}: the board supports no mode of the profiled region", path.display())]
+    #[error(
+        "{}: the board supports no mode of the profiled region; profile the workload again (`wattgate learn`)",
+        path.display()
+    )]
     NotProfiled { path: PathBuf },
 }
 
@@ -240,8 +261,12 @@ impl Choices {
             return Ok(choices);
         }
         let path = path();
-        Err(match (supported, config.cores) {
-            (1.., Some(cores)) => SetupError::NoCores { path, cores },
+        Err(match (supported.len(), config.cores) {
+            (1.., Some(cores)) => SetupError::NoCores {
+                path,
+                cores,
+                exist: supported.into_iter().collect(),
+            },
             _ => SetupError::NotProfiled { path },
         })
     }
@@ -363,9 +388,9 @@ impl Choices {
         self.adapt(board);
     }
 
-    /// Selects the front. Returns the number of modes that the board supports, with any number of cores.
-    fn choose(&mut self, model: &Model<'_>, board: &Board) -> usize {
-        let mut supported = 0;
+    /// Selects the front. Returns the numbers of cores of all modes that the board supports.
+    fn choose(&mut self, model: &Model<'_>, board: &Board) -> BTreeSet<u32> {
+        let mut supported = BTreeSet::new();
         let (mut ends, mut modes) = (None, Vec::new());
         sweep(model, &mut |id, prediction| {
             // The lowest value of each axis comes first, the highest last.
@@ -378,7 +403,7 @@ impl Choices {
                 .mode(id)
                 .filter(|mode| self.settable.can_set(mode));
             if let Some(mode) = mode {
-                supported += 1;
+                supported.insert(mode.cores);
                 if self.cores.is_none_or(|cores| cores.contains(mode.cores)) {
                     modes.push((id, prediction));
                 }
@@ -670,6 +695,11 @@ pub fn least(board: &Board, cores: Option<Cores>) -> PowerMode {
         cores: wanted.unwrap_or(least.cores),
         ..least
     }
+}
+
+fn listed(numbers: &[u32]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    numbers.join(", ")
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

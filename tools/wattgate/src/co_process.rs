@@ -1,5 +1,6 @@
 //! A planner that is another program, on this machine or behind `ssh`.
 
+use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
@@ -17,6 +18,15 @@ use crate::planner::{Fitted, Planner, PlannerError};
 
 /// Time from the end of a planner's output to its own end.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The program of the default planner.
+const TRAINER: &str = "wattgate-trainer";
+
+/// Whether a shell finds a program.
+fn is_in_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
 
 /// A program that speaks [`wattgate_cli::planning`], such as `wattgate-trainer plan --ask-tell`.
 #[derive(Debug)]
@@ -43,6 +53,10 @@ impl CoProcess {
             command: command.to_owned(),
             source,
         };
+        if command.split(' ').next() == Some(TRAINER) && !is_in_path(TRAINER) {
+            let command = command.to_owned();
+            return Err(PlannerError::Absent { command });
+        }
         let child = Command::new("sh")
             .args(["-c", command])
             .stdin(Stdio::piped())

@@ -58,24 +58,40 @@ pub struct Fitted {
 #[derive(Debug, Error)]
 pub enum PlannerError {
     /// The planner does not start, or its streams fail.
-    #[error("the planner `{command}`: {source}")]
+    #[error("the planner `{command}` cannot be run: {source}")]
     Io { command: String, source: io::Error },
     /// The planner has ended.
-    #[error("the planner `{command}` has ended: {status}")]
+    #[error("the planner `{command}` has ended: {status}; {}", advice(status))]
     Ended { command: String, status: String },
+    /// The trainer is not on this machine.
+    #[error(
+        "the planner `{command}` is not installed here: install wattgate-trainer, or name that of another machine with --planner, \
+         such as 'ssh HOST {command}'"
+    )]
+    Absent { command: String },
     /// The planner answers with an error.
-    #[error("the planner `{command}`: {message}")]
+    #[error("the planner `{command}` refuses: {message}")]
     Refused { command: String, message: String },
     /// A list of modes alone does not fit.
-    #[error("a list of modes fits no model")]
+    #[error("a list of modes fits no model; name a planner with --planner")]
     CannotFit,
     /// An answer is not one of the protocol.
-    #[error("the planner `{command}` answers `{line}`: {why}")]
+    #[error(
+        "the planner `{command}` answers `{line}`: {why}; expected a planner of this release of wattgate"
+    )]
     Defect {
         command: String,
         line: String,
         why: String,
     },
+}
+
+/// What to do about a planner that has ended with this status.
+fn advice(status: &str) -> &'static str {
+    match status.ends_with(": 127") {
+        true => "expected a command of this machine, or one behind ssh; correct --planner",
+        false => "its own output may say why",
+    }
 }
 
 /// Modes from a list, in its order.

@@ -187,10 +187,10 @@ impl Row {
 #[derive(Debug, Error)]
 pub enum CorpusError {
     /// The system refuses.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: the corpus cannot be read or written: {source}; name another file with -o", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The file is no corpus of this program.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}; name another file with -o, or move this one away", path.display())]
     Defect { path: PathBuf, why: String },
     /// The file has rows of something else, which would mix with those to come.
     #[error("{}: line {line} is of {what} `{found}`, expected `{expected}`; {}", path.display(), what.advice(found))]
@@ -374,8 +374,10 @@ impl CorpusFile {
             _ => text.starts_with(&header(columns)),
         };
         let Some(found) = versions.iter().position(is_of_file) else {
-            let header = versions[0].join(",");
-            return Err(defect(format!("the first line is not `{header}`")));
+            let columns = versions[0][..3].join(",");
+            return Err(defect(format!(
+                "the first line is not the header of a corpus of `wattgate profile`, `{columns},…`"
+            )));
         };
         let columns = match complete {
             0 => versions[0].clone(),

@@ -18,6 +18,7 @@ use wattgate_board::{ApplyError, Board, Clocks, Disobedience, Effective, SampleE
 use wattgate_cli::planning::{IDLE_TIME, Kind};
 use wattgate_runtime::estimator::Estimator;
 use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode, Sample};
+use wattgate_watchdog::quantity::Watts;
 
 use crate::ladder::Ladder;
 use crate::planner::{Answer, Background, Call, Fitted, PlannerError};
@@ -109,33 +110,44 @@ pub enum SessionError {
     )]
     Backwards { from: u64, to: u64 },
     /// The workload and the user give different minibatches.
-    #[error("the workload reports {told} samples in a step, but --minibatch is {stated}")]
+    #[error(
+        "the workload reports {told} samples in a step, but --minibatch is {stated}; leave --minibatch out"
+    )]
     Minibatch { stated: u32, told: u32 },
     /// The workload has ended.
-    #[error("{0}")]
+    #[error(
+        "{0} before all modes were measured; {advice}",
+        advice = match .0.is_failure() {
+            true => "its own output may say why",
+            false => "let it run for longer, such as for more epochs",
+        }
+    )]
     Ended(Exit),
     /// The user stopped the session.
-    #[error("stopped")]
+    #[error("stopped by a signal; the corpus keeps all rows so far")]
     Stopped,
     /// The daemon does not lend the board any longer.
     #[error(
         "the daemon does not lend the board any longer: it has ended, its limit was lowered, or this \
-         program was stopped for two seconds"
+         program was stopped for two seconds; start it again"
     )]
     Lost,
     /// The sensor cannot be read.
-    #[error("the power sensor: {0}")]
+    #[error(
+        "the power sensor has failed: {0}; `wattgate check` shows the sensors, `dmesg` their driver's errors"
+    )]
     Sensor(#[from] SampleError),
     /// The readings do not follow the board.
     #[error(
-        "the power sensor is stale: its readings have not changed for {} s, although the mode has",
+        "the power sensor is stale: its readings have not changed for {} s, although the mode has; load its driver again, or \
+         reboot",
         STANDSTILL.as_secs()
     )]
     Stale,
     /// The mode of least clocks and cores exceeds the limit.
     #[error(
-        "no mode is within the limit of {limit} less {margin} for the sensor's error: the one of least \
-         clocks and cores draws {power}"
+        "no mode is within the limit of {} less {} for the sensor's error: the one of least \
+         clocks and cores draws {}; raise --limit", Watts(*limit), Watts(*margin), Watts(*power)
     )]
     LimitTooLow {
         power: Milliwatts,
@@ -143,7 +155,11 @@ pub enum SessionError {
         margin: Milliwatts,
     },
     /// A knob keeps the board above the limit.
-    #[error("the power is {power}, over the limit of {limit}, since a knob does not obey: {knob}")]
+    #[error(
+        "the power is {}, over the limit of {}, since a knob does not obey: {knob}; end the program that holds it, or raise \
+         --limit",
+        Watts(*power), Watts(*limit)
+    )]
     Disobeys {
         power: Milliwatts,
         limit: Milliwatts,
@@ -153,7 +169,10 @@ pub enum SessionError {
     #[error("the mode of least clocks and cores cannot be set: {0}")]
     Lowest(ApplyError),
     /// One mode after another could not be measured.
-    #[error("{} modes in a row could not be measured; the last one: {}", MOST_UNMEASURED, telling(*.0))]
+    #[error(
+        "{} modes in a row could not be measured; the last one: {}; {}",
+        MOST_UNMEASURED, telling(*.0), remedy(*.0)
+    )]
     Unmeasured(Mark),
     #[error("{0}")]
     Planner(#[from] PlannerError),
@@ -170,6 +189,19 @@ fn telling(mark: Mark) -> &'static str {
         Mark::Stalled => "the workload did no step for a minute",
         Mark::OverLimit => "its power is over the limit",
         Mark::Idle => "the board was idle",
+    }
+}
+
+/// What to do about a mark.
+fn remedy(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Refused | Mark::Changed => {
+            "end other programs that set clocks or cores, such as jetson_clocks or nvpmodel"
+        }
+        Mark::Throttled => "cool the board, or give it a stronger power supply",
+        Mark::Stalled => "see that the workload runs on and tells its steps",
+        Mark::OverLimit => "raise --limit",
+        Mark::Idle => "start the workload",
     }
 }
 

@@ -26,6 +26,7 @@ use serde::Serialize;
 use thiserror::Error;
 use wattgate_cli::aim::AimError;
 use wattgate_cli::exit::{self, Failed, end};
+use wattgate_cli::model::advice;
 use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::guard::GuardError;
 use wattgate_runtime::region::ConstraintError;
@@ -99,7 +100,9 @@ pub enum Failure {
         asked: u32,
         sizes: String,
     },
-    #[error("several models: choose among their sizes with --minibatch any, or name one")]
+    #[error(
+        "several models: choose among their sizes with --minibatch any, or name one of the files"
+    )]
     SeveralModels,
     #[error(
         "{}: a choice among {models} models takes a confidence of {of_each} from each, but {why}",
@@ -115,7 +118,7 @@ pub enum Failure {
     Incomparable { path: PathBuf, why: String },
     #[error("{0}")]
     Output(#[from] OutputError),
-    #[error("{}: the output would replace an input", path.display())]
+    #[error("{}: the output would replace an input; name another file with -o", path.display())]
     OutputIsInput { path: PathBuf },
     #[error(
         "{}: the file exists; name it as CORPUS as well, and the rows are added to it",
@@ -126,11 +129,15 @@ pub enum Failure {
     Reference { path: PathBuf, why: ReferenceError },
     #[error("{0}")]
     OwnReference(OwnReference),
-    #[error("--reference: {found} references; at most {MOST_REFERENCES} can be used at once")]
+    #[error(
+        "--reference: {found} references; at most {MOST_REFERENCES} can be used at once, name the most alike ones"
+    )]
     ManyReferences { found: usize },
     #[error("{why}")]
     Plan { why: SingularCovariance },
-    #[error("cannot plan {asked} modes: the board has {available}")]
+    #[error(
+        "--modes: cannot plan {asked} modes: the board has {available}; ask for 1 to {available}"
+    )]
     PlanSize { asked: usize, available: usize },
     #[error("{}: {mode} is not a mode of the board: {why}", path.display())]
     NotOfBoard {
@@ -164,7 +171,7 @@ pub enum Failure {
     Page(#[from] pages::PageError),
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}; {}", path.display(), advice(why))]
     Model { path: PathBuf, why: FormatError },
     #[error("{0}")]
     Constraint(#[from] ConstraintError),
@@ -173,7 +180,7 @@ pub enum Failure {
     #[error("no mode fits: {needed}")]
     NoMode { needed: String },
     /// The results already list the defects.
-    #[error("defects were found")]
+    #[error("defects were found; correct or delete the rows that are named above")]
     Defects,
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),

@@ -330,13 +330,17 @@ fn needed(
         }
         _ => format!("{} a step", show::time(time)),
     };
-    let needs = match error {
-        SelectError::TooSlow { least_time } => {
-            format!("the fastest of all takes up to {}", takes(least_time))
-        }
+    let (needs, advice) = match error {
+        SelectError::TooSlow { least_time } => (
+            format!("the fastest of all takes up to {}", takes(least_time)),
+            "allow more time",
+        ),
         SelectError::OverLimit { least_power } if wanted.by.is_some() => {
             let power = show::power(least_power);
-            format!("for the deadline the least power is {power} including the guard band")
+            (
+                format!("for the deadline the least power is {power} including the guard band"),
+                "raise --limit, or allow more time",
+            )
         }
         _ => return None,
     };
@@ -344,7 +348,7 @@ fn needed(
         let limit = show::power(limit);
         format!("; within {limit} the fastest takes up to {}", takes(time))
     });
-    Some(needs + &within)
+    Some(format!("{needs}{within}; {advice}"))
 }
 
 /// The models of a size, or all of them if they are comparable.
@@ -507,11 +511,11 @@ fn text(
         .expect("a choice is a mode of its model");
     let mut text = format!("{}\n", show::mode(mode));
     let (time, guarded) = (show::time(choice.time), show::time(choice.guarded_time));
-    text += &format!("time   {time}, at most {guarded} with {confidence}\n");
+    text += &format!("time   {time}, at most {guarded} with {confidence} confidence\n");
     text += &match choice.power.zip(choice.guarded_power) {
         Some((power, guarded)) => {
             let (power, guarded) = (show::power(power), show::power(guarded));
-            format!("power  {power}, at most {guarded} with {confidence}\n")
+            format!("power  {power}, at most {guarded} with {confidence} confidence\n")
         }
         None => "power  not known\n".to_owned(),
     };
@@ -531,7 +535,7 @@ fn text(
         if let Some((wh, guarded)) = work.wh.zip(work.guarded_wh) {
             text += &format!("; {wh:.2} Wh, at most {guarded:.2} Wh");
         }
-        text += &format!(" with {confidence}\n");
+        text += &format!(" with {confidence} confidence\n");
         if let Some(((all, most), idle)) = work.all_wh.zip(work.guarded_all_wh).zip(work.idle_w) {
             text += &format!(
                 "until the {} are over, {idle:.2} W idle: {all:.2} Wh, at most {most:.2} Wh\n",

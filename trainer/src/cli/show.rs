@@ -29,8 +29,9 @@ pub fn frequency(frequency: Kilohertz) -> String {
 }
 
 pub fn mode(mode: PowerMode) -> String {
+    let plural = if mode.cores == 1 { "" } else { "s" };
     format!(
-        "{} cores, CPU {}, GPU {}, EMC {}",
+        "{} core{plural}, CPU {}, GPU {}, EMC {}",
         mode.cores,
         frequency(mode.cpu),
         frequency(mode.gpu),

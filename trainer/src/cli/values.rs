@@ -22,7 +22,7 @@ pub enum ValueError {
     )]
     NotAMode { text: String },
     /// Empty or too long for a corpus.
-    #[error("a name has 1 to 64 characters")]
+    #[error("expected a name of 1 to 64 characters, without blanks at its ends")]
     NotAName,
 }
 

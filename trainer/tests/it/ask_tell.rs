@@ -286,12 +286,12 @@ fn a_defective_first_line_is_refused_by_name() {
         (
             with("modes", json!(0)),
             "modes",
-            "cannot plan 0 modes: the board has 96",
+            "cannot plan 0 modes: the board has 96; ask for 1 to 96",
         ),
         (
             with("modes", json!(97)),
             "modes",
-            "cannot plan 97 modes: the board has 96",
+            "cannot plan 97 modes: the board has 96; ask for 1 to 96",
         ),
         (with("modes", json!(-1)), "fields", "integer `-1`"),
         (with("modes", json!(8.5)), "fields", "8.5"),
@@ -400,7 +400,7 @@ fn a_defective_request_is_refused_by_name_and_changes_nothing() {
         (
             "{\"fit\":{}}".to_owned(),
             "few",
-            "cannot fit 1 modes: at least 5 are needed",
+            "cannot fit 1 modes: at least 5 are needed; measure more",
         ),
         (
             "{\"fit\":{\"modes\":9}}".to_owned(),

@@ -494,7 +494,10 @@ fn check_reports_every_defect_and_the_sound_rest() {
     write(folder.path(), "sound.csv", corpus().join("\n"));
     let run = run(folder.path(), "check --json corpus.csv sound.csv");
     assert_eq!(run.code, 3);
-    assert_eq!(run.stderr, "error: defects were found\n");
+    assert_eq!(
+        run.stderr,
+        "error: defects were found; correct or delete the rows that are named above\n"
+    );
     let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
     let (first, second) = (&json["files"][0], &json["files"][1]);
     assert_eq!(first["defect_count"], 2);

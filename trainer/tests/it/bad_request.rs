@@ -148,7 +148,8 @@ fn a_reference_that_is_none() {
         path,
         "fit corpus.csv --reference reference.wgt --modes 10 -o reference.wgt",
     );
-    let expected = "error: reference.wgt: the output would replace an input\n";
+    let expected =
+        "error: reference.wgt: the output would replace an input; name another file with -o\n";
     assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
     assert!(!path.join("new.wgt").exists());
 }
@@ -176,12 +177,12 @@ fn a_plan_that_cannot_be_made() {
         (
             "--board corpus.csv --modes 0",
             2,
-            "cannot plan 0 modes: the board has 96",
+            "--modes: cannot plan 0 modes: the board has 96; ask for 1 to 96",
         ),
         (
             "--board corpus.csv --modes 97",
             2,
-            "cannot plan 97 modes: the board has 96",
+            "--modes: cannot plan 97 modes: the board has 96; ask for 1 to 96",
         ),
         (
             "other.csv --board corpus.csv --modes 9",
@@ -191,7 +192,7 @@ fn a_plan_that_cannot_be_made() {
         (
             "lacking.csv --board part.csv --modes 2",
             3,
-            "lacking.csv: 1 cores, CPU 400 MHz, GPU 300 MHz, EMC 1600 MHz is not a mode of the board: it has no row in the corpus of the board",
+            "lacking.csv: 1 core, CPU 400 MHz, GPU 300 MHz, EMC 1600 MHz is not a mode of the board: it has no row in the corpus of the board",
         ),
         (
             "--modes 5",
@@ -270,7 +271,7 @@ fn a_corpus_of_another_board() {
     let folder = folder();
     write(folder.path(), "corpus.csv", corpus().join("\n"));
     let refused = run(folder.path(), "fit corpus.csv --board tx2 -o model.wgt");
-    let expected = "error: corpus.csv: 1 cores, CPU 400 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board: cpu_khz has no 400000; the nearest is 345600\n";
+    let expected = "error: corpus.csv: 1 core, CPU 400 MHz, GPU 300 MHz, EMC 800 MHz is not a mode of the board: cpu_khz has no 400000; the nearest is 345600\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 
@@ -300,7 +301,8 @@ fn an_output_that_would_replace_its_corpus_is_refused() {
     let folder = folder();
     write(folder.path(), "corpus.csv", corpus().join("\n"));
     let run = run(folder.path(), "fit corpus.csv -o ./corpus.csv");
-    let expected = "error: ./corpus.csv: the output would replace an input\n";
+    let expected =
+        "error: ./corpus.csv: the output would replace an input; name another file with -o\n";
     assert_eq!((run.code, run.stderr.as_str()), (2, expected));
     let kept = fs::read_to_string(folder.path().join("corpus.csv"));
     assert_eq!(kept.expect("still there"), corpus().join("\n"));

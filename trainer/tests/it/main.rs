@@ -10,6 +10,7 @@ mod help;
 mod idle;
 mod learned;
 mod measured;
+mod messages;
 mod plans;
 mod quantise;
 mod safe_plan;
@@ -18,6 +19,9 @@ mod sized;
 mod sizes;
 mod units;
 mod variants;
+
+#[path = "../../../tools/cli/tests/it/transcript.rs"]
+mod transcript;
 
 /// The program, and the project's root from the package's folder.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_wattgate-trainer");

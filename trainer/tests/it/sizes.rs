@@ -167,7 +167,7 @@ fn size_and_mode_are_chosen_together() {
         refused(&format!("select {models}")),
         (
             2,
-            "error: several models: choose among their sizes with --minibatch any, or name one\n"
+            "error: several models: choose among their sizes with --minibatch any, or name one of the files\n"
                 .to_owned()
         )
     );
@@ -185,7 +185,7 @@ fn size_and_mode_are_chosen_together() {
         (
             3,
             "error: model-8.wgt: a choice among 3 models takes a confidence of 99.67 % from each, but the \
-             model's data supports no confidence above 99.00 %\n"
+             model's data supports no confidence above 99 %; ask for less, or train on more modes\n"
                 .to_owned()
         )
     );

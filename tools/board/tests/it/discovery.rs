@@ -321,8 +321,8 @@ fn files_that_need_root_are_reported_as_missing() {
     assert_eq!(
         missing,
         [
-            format!("memory clock: {emc}/rate: permission denied"),
-            format!("lock of the memory clock: {emc}/mrq_rate_locked: permission denied"),
+            format!("memory clock: {emc}/rate: only root may read it"),
+            format!("lock of the memory clock: {emc}/mrq_rate_locked: only root may read it"),
         ]
     );
     let applied = board.apply(&mut files, &board.least());
@@ -343,7 +343,8 @@ fn a_board_whose_input_rail_is_missing_is_refused() {
     let error = Board::discover(&files, Path::new("/")).expect_err("no VDD_IN");
     assert_eq!(
         error.to_string(),
-        "no power sensor at the input of the module or the board: there are the rails VDD_CPU_GPU_CV, VDD_SOC"
+        "/: no power sensor at the input of the module or the board, whose power the limit is of: there are only the rails \
+         VDD_CPU_GPU_CV, VDD_SOC; report the board with `wattgate probe`"
     );
     let mut files = booted("orin-agx-64");
     files

@@ -326,7 +326,7 @@ fn the_input_of_the_module_counts_more_than_that_of_the_board() {
 fn an_ina238_is_the_input_by_name_or_if_it_is_the_only_one() {
     let found = |thor: &Thor| match Board::discover(thor, Path::new("/")) {
         Ok(board) => Ok(board.rails().collect::<Vec<_>>().join(" + ")),
-        Err(DiscoverError::PowerUnknown { labels }) => Err(labels.join(", ")),
+        Err(DiscoverError::PowerUnknown { labels, .. }) => Err(labels.join(", ")),
         Err(error) => panic!("{error}"),
     };
     let others = "VDD_GPU, VDD_CPU_SOC_MSS, VIN_SYS_5V0".to_owned();

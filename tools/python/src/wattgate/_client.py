@@ -1,5 +1,6 @@
 """A client of the daemon's socket: one JSON object a line, version 1."""
 
+import errno
 import json
 import os
 import socket
@@ -7,7 +8,17 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Dict, Iterator, Mapping, Optional, SupportsInt, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    Iterator,
+    Mapping,
+    Optional,
+    SupportsFloat,
+    SupportsInt,
+    Tuple,
+    Union,
+)
 
 from ._closing import Closing
 
@@ -236,14 +247,16 @@ class Report:
 class Client:
     """Asks the daemon; each request has a connection of its own.
 
-    Powers are whole mW, times whole ms. Each method raises :class:`Refused`,
+    Powers are whole mW, times whole ms. Each method raises :class:`Invalid`, :class:`Refused`,
     :class:`Disconnected` or :class:`ProtocolError`.
     """
 
-    def __init__(self, path: str = PATH, timeout: float = 5.0) -> None:
+    def __init__(
+        self, path: Union[str, "os.PathLike[str]"] = PATH, timeout: SupportsFloat = 5.0
+    ) -> None:
         """Creates a client of the socket at ``path`` that waits ``timeout`` seconds at most."""
-        self._path = path
-        self._timeout = timeout
+        self._path = _text("path", path)
+        self._timeout = _seconds("timeout", timeout)
 
     def status(self) -> Report:
         """Returns the status."""
@@ -258,6 +271,7 @@ class Client:
     ) -> Report:
         """Lowers the limit: it holds beside all others, and never raises what holds.
 
+        The powers are in mW: 12 W are 12000. Less than 1000, which no board draws, is refused.
         ``None`` lifts what this user has set. ``average_mw`` and ``window_ms`` set a limit of the
         average power besides. The limit survives restarts, and holds until this user sets another
         one or lifts it, and at most for the time ``for_ms``.
@@ -292,14 +306,14 @@ class Client:
         connection.send({"lease": wanted})
         return Lease(connection)
 
-    def subscribe(self, every_ms: int = 1000) -> "Subscription":
+    def subscribe(self, every_ms: SupportsInt = 1000) -> "Subscription":
         """Returns an iterator over statuses, the present one first.
 
         The others follow when state, mode, limit or model change, and every ``every_ms`` at least.
         """
-        timeout = self._timeout + every_ms / 1000
-        connection = _Connection(self._path, timeout)
-        connection.send({"subscribe": {"every_ms": every_ms}})
+        every = _whole("every_ms", every_ms)
+        connection = _Connection(self._path, self._timeout + every / 1000)
+        connection.send({"subscribe": {"every_ms": every}})
         return Subscription(connection)
 
     def _ask(self, request: Union[str, Dict[str, Any]]) -> Report:
@@ -317,7 +331,7 @@ class _Connection(Closing):
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
-            raise Disconnected(f"cannot connect to {path}: {error}") from error
+            raise Disconnected(f"cannot connect to {path}: {error}{_advice(error)}") from error
         self._lines = self._socket.makefile("rb")
 
     def send(self, request: Union[str, Dict[str, Any]]) -> None:
@@ -330,9 +344,11 @@ class _Connection(Closing):
         try:
             line = self._lines.readline(_MAX_LINE)
         except OSError as error:
-            raise Disconnected(f"no answer from {self._path}: {error}") from error
+            advice = "`systemctl status wattgated` shows what the daemon does"
+            raise Disconnected(f"no answer from {self._path}: {error}; {advice}") from error
         if not line.endswith(b"\n") and len(line) < _MAX_LINE:
-            raise Disconnected(f"the daemon at {self._path} closed the connection")
+            advice = "`systemctl status wattgated` shows whether it runs"
+            raise Disconnected(f"the daemon at {self._path} closed the connection; {advice}")
         return _parse(line)
 
     def shut(self) -> None:
@@ -408,19 +424,24 @@ class Subscription(Closing, Iterator[Report]):
         if self._next is not None:
             report, self._next = self._next, None
             return report
-        if self._connection is None:
+        connection = self._connection
+        if connection is None:
             raise StopIteration
         try:
-            return self._connection.receive()
-        except Error:
+            return connection.receive()
+        except (Error, ValueError) as error:  # ValueError: the file is closed.
+            if self._connection is None:
+                raise StopIteration from error
             self.close()
             raise
 
     def close(self) -> None:
-        """Ends the subscription."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Ends the subscription, also while another thread waits for the next status."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # Wakes that thread.
+            connection.shut()
+            connection.close()
 
 
 def _limit(
@@ -431,16 +452,43 @@ def _limit(
 ) -> Dict[str, Any]:
     """A limit as a request has it."""
     if (average_mw is None) != (window_ms is None) or power_mw is None:
-        raise Invalid("average_mw and window_ms need each other, and power_mw")
-    limit: Dict[str, Any] = {"power_mw": _whole("power_mw", power_mw)}
+        raise Invalid("average_mw and window_ms need each other, and power_mw; give all three")
+    limit: Dict[str, Any] = {"power_mw": _power("power_mw", power_mw)}
     if average_mw is not None and window_ms is not None:
-        average = {"power_mw": _whole("average_mw", average_mw)}
+        average = {"power_mw": _power("average_mw", average_mw)}
         limit["average"] = {**average, "window_ms": _whole("window_ms", window_ms)}
     if for_ms is not None:
         limit["for_ms"] = _whole("for_ms", for_ms)
     program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
     limit["program"] = program
     return limit
+
+
+def _advice(error: OSError) -> str:
+    """What to do about a daemon that cannot be reached."""
+    if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
+        return "; the daemon does not run: start it with `systemctl start wattgated`"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        group = "`sudo usermod -aG wattgate $USER`"
+        return f"; join the group of the daemon's config ({group}) and log in again"
+    return ""
+
+
+def _power(name: str, value: SupportsInt) -> int:
+    """A power in mW. No board draws less than 1 W, so a small number is one of watts."""
+    power = _whole(name, value)
+    if 0 < power < 1000:
+        raise Invalid(f"{name} is {power}, expected mW, 1000 or more; {power} W are {1000 * power}")
+    return power
+
+
+def _seconds(name: str, value: SupportsFloat) -> float:
+    """A time above zero: with a timeout of zero a socket does not wait at all."""
+    with suppress(TypeError, ValueError, OverflowError):
+        seconds = float(value)
+        if 0 < seconds < float("inf") and not isinstance(value, (bool, str)):
+            return seconds
+    raise Invalid(f"{name} is {value!r}, expected a number of seconds above 0")
 
 
 def _whole(name: str, value: SupportsInt) -> int:
@@ -468,7 +516,8 @@ def _parse(line: bytes) -> Report:
     try:
         answer = json.loads(line)
         if answer["version"] != _VERSION:
-            raise ProtocolError(f"the daemon's version is {answer['version']}, expected {_VERSION}")
+            found = f"the daemon's version is {answer['version']}, expected {_VERSION}"
+            raise ProtocolError(f"{found}; install the wattgate package of its release")
         if "error" in answer:
             raise Refused(answer["error"]["name"], answer["error"]["message"])
         return Report.parse(answer["ok"])

@@ -2,6 +2,7 @@
 
 use lexopt::{Parser, ValueExt};
 use wattgate_cli::aim::{Said, objective};
+use wattgate_cli::arguments::{number, of};
 use wattgate_cli::quantity::within;
 
 use crate::quantity::Deadline;
@@ -16,27 +17,23 @@ pub const OPTIONS: &str = "  --objective NAME       What to minimise below the l
   --steps-per-epoch N    The steps of one of these
 ";
 
-/// Takes an option, named without its dashes; false if it is another one. Fails if it was given before.
+/// Takes an option, named without its dashes; false if it is another one.
 pub fn take(said: &mut Said, option: &str, parser: &mut Parser) -> Result<bool, lexopt::Error> {
-    let before = match option {
-        "objective" => replace(&mut said.objective, parser.value()?.parse_with(objective)?),
-        "deadline" => {
-            let Deadline(deadline) = parser.value()?.parse_with(Deadline::parse)?;
-            replace(&mut said.deadline, deadline)
+    let name = format!("--{option}");
+    match option {
+        "objective" => {
+            said.objective = Some(parser.value()?.parse_with(objective).map_err(of(&name))?);
         }
-        "steps" => replace(&mut said.steps, parser.value()?.parse()?),
-        "epochs" => replace(&mut said.epochs, parser.value()?.parse()?),
-        "steps-per-epoch" => replace(&mut said.steps_per_epoch, parser.value()?.parse()?),
-        "within" => replace(&mut said.within, parser.value()?.parse_with(within)?),
+        "deadline" => {
+            let deadline = parser.value()?.parse_with(Deadline::parse);
+            let Deadline(deadline) = deadline.map_err(of(&name))?;
+            said.deadline = Some(deadline);
+        }
+        "steps" => said.steps = Some(number(parser, &name)?),
+        "epochs" => said.epochs = Some(number(parser, &name)?),
+        "steps-per-epoch" => said.steps_per_epoch = Some(number(parser, &name)?),
+        "within" => said.within = Some(parser.value()?.parse_with(within).map_err(of(&name))?),
         _ => return Ok(false),
-    };
-    match before {
-        true => Err(format!("--{option} is given twice").into()),
-        false => Ok(true),
     }
-}
-
-/// Whether there was a value already.
-fn replace<T>(old: &mut Option<T>, value: T) -> bool {
-    old.replace(value).is_some()
+    Ok(true)
 }

@@ -206,7 +206,7 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
         line(
             "once",
             &format_args!(
-                "{mode}: {power}, at most {most} with {}",
+                "{mode}: {power}, at most {most} with {} confidence",
                 setup.config.confidence
             ),
         );

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser};
+use wattgate_cli::arguments::Given;
 
 use super::Failure;
 use crate::report::Report;
@@ -10,7 +11,9 @@ use crate::report::Report;
 /// Parses the arguments of `status` and `watch`: the board's root, and whether to print JSON.
 pub fn parse(mut arguments: Parser) -> Result<(PathBuf, bool), Failure> {
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,

@@ -12,11 +12,12 @@ use lexopt::{Arg, Parser, ValueExt};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use wattgate_cli::aim::Said;
+use wattgate_cli::arguments::{Given, of};
 use wattgate_cli::exit::note;
 use wattgate_runtime::{Milliseconds, Milliwatts};
 
 use super::Failure;
-use super::set::{take_aim, wanted_average};
+use super::set::{take_aim, value, wanted_average};
 use crate::aim::options;
 use crate::client::{Client, ClientError};
 use crate::clock::{Clock, System};
@@ -66,16 +67,24 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
     let (mut power, mut average, mut model, mut time) = (None, None, None, None);
     let mut said = Said::default();
     let (mut root, mut program) = (PathBuf::from("/"), Vec::<OsString>::new());
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
-            Arg::Value(text) if power.is_none() => power = Some(text.parse_with(Power::parse)?),
+            Arg::Value(text) if power.is_none() => {
+                power = Some(text.parse_with(Power::parse).map_err(of("POWER"))?);
+            }
             Arg::Value(name) => {
                 program.push(name);
                 program.extend(arguments.raw_args()?);
             }
-            Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
-            Arg::Long("model") => model = Some(arguments.value()?.string()?),
-            Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
+            Arg::Long("average") => {
+                average = Some(value(&mut arguments, "--average", wanted_average)?)
+            }
+            Arg::Long("model") => {
+                model = Some(arguments.value()?.string().map_err(of("--model"))?);
+            }
+            Arg::Long("for") => time = Some(value(&mut arguments, "--for", Span::parse)?),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long(name) => {
                 let name = name.to_owned();
@@ -84,7 +93,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let Power(power) = power.ok_or(Failure::Missing("a power, such as 25W"))?;
+    let Power(power) = power.ok_or(Failure::Missing("POWER, such as 25W"))?;
     let time = time.map(|Span(time)| time);
     let name = program
         .first()

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
 use rustix::event::{PollFd, Timespec, poll};
+use wattgate_cli::arguments::{Given, of};
 
 use super::Failure;
 use crate::client::Client;
@@ -47,9 +48,16 @@ pub fn help() -> String {
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut address, mut root) = (DEFAULT_ADDRESS, PathBuf::from("/"));
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
-            Arg::Long("listen") => address = arguments.value()?.parse_with(loopback)?,
+            Arg::Long("listen") => {
+                address = arguments
+                    .value()?
+                    .parse_with(loopback)
+                    .map_err(of("--listen"))?
+            }
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             argument => return Err(argument.unexpected().into()),
         }

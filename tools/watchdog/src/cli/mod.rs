@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Disobedience};
 use wattgate_cli::aim::AimError;
+use wattgate_cli::arguments::{Given, Told};
 use wattgate_cli::exit::{self, Failed, end, end_with};
 use wattgate_cli::program::{Command, Does, Program};
 use wattgate_runtime::Milliwatts;
@@ -78,10 +79,12 @@ const PROGRAM: Program<Run> = Program {
 /// Why a command failed.
 #[derive(Debug, Error)]
 pub enum Failure {
-    #[error("{0}")]
+    #[error("{}", Told(.0))]
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
+    #[error("{0} and {1} exclude each other; give one of them")]
+    Exclusive(&'static str, &'static str),
     #[error("{0}")]
     Aim(#[from] AimError),
     #[error("{0}")]
@@ -89,7 +92,7 @@ pub enum Failure {
     #[error("{0}")]
     Setup(#[from] SetupError),
     #[error(
-        "no mode stays within {}: the least power with its guard band is {}", Watts(*limit),
+        "no mode stays within {}: the least power with its guard band is {}; raise the limit", Watts(*limit),
         Watts(*least)
     )]
     OverLimit {
@@ -98,14 +101,20 @@ pub enum Failure {
     },
     #[error("no mode is known to stay within {}: {why}", Watts(*limit))]
     Distrusted { limit: Milliwatts, why: Distrust },
-    #[error("{}: cannot be written: {why}", path.display())]
+    #[error("{}: cannot be written: {why}{}", path.display(), as_root(why))]
     NotWritable { path: PathBuf, why: io::Error },
-    #[error("{0}")]
+    #[error("{0}{advice}", advice = match .0 {
+        LockError::Io { source, .. } => as_root(source),
+        LockError::Held { .. } => "",
+    })]
     Lock(#[from] LockError),
-    #[error("{0}")]
+    #[error("{0}{advice}", advice = match .0 {
+        SavedStateError::Io { source, .. } => as_root(source),
+        _ => "",
+    })]
     SavedState(#[from] SavedStateError),
     /// The mode is set as far as the knobs obey.
-    #[error("{} of the board's knobs do not obey: {}", .0.len(), list(.0))]
+    #[error("the mode is set, but for knobs that do not obey ({}): {}", .0.len(), list(.0))]
     Disobeyed(Vec<Disobedience>),
     #[error("{0}")]
     Apply(#[from] ApplyError),
@@ -115,9 +124,9 @@ pub enum Failure {
     Group(#[from] GroupError),
     #[error("{0}")]
     HardwareWatchdog(#[from] HardwareWatchdogError),
-    #[error("{}: cannot be started: {why}", name.display())]
+    #[error("{}: cannot be started: {why}; name a program that is in PATH, or its path", name.display())]
     Program { name: PathBuf, why: io::Error },
-    #[error("{address}: cannot listen: {why}")]
+    #[error("{address}: cannot listen: {why}; name another port with --listen")]
     Listen { address: SocketAddr, why: io::Error },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -132,11 +141,21 @@ pub enum Failure {
     Print(#[from] io::Error),
 }
 
+/// What to do about a permission that is missing.
+fn as_root(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => "; run wattgated as root",
+        io::ErrorKind::ReadOnlyFilesystem => "; in a container, start it with --privileged",
+        _ => "",
+    }
+}
+
 impl Failed for Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_)
             | Self::Missing(_)
+            | Self::Exclusive(..)
             | Self::Aim(_)
             | Self::Group(GroupError::Unknown(_)) => exit::ARGUMENTS,
             Self::Config(why) => why.exit_code(),
@@ -237,7 +256,9 @@ fn parse(
     mut flag: impl FnMut(&Arg<'_>) -> bool,
 ) -> Result<BoardArguments, Failure> {
     let (mut config, mut root) = (None, PathBuf::from("/"));
+    let mut given = Given::default();
     while let Some(argument) = parser.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Long("config") => config = Some(PathBuf::from(parser.value()?)),
             Arg::Long("root") => root = PathBuf::from(parser.value()?),

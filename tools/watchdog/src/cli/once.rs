@@ -24,9 +24,10 @@ use crate::config::Config;
 use crate::control::{Control, Priority};
 use crate::deadline::InTime;
 use crate::lesson::{self, Lesson, NoLesson, SHORT_TIME, file};
-use crate::limits::{Lowerings, files, held};
+use crate::limits::{Lowerings, Source, files, held};
 use crate::lock::Lock;
 use crate::log::log;
+use crate::quantity::Watts;
 use crate::setup::{Setup, SetupError, least};
 
 const USAGE: &str = "\
@@ -77,9 +78,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         safe || measure
     })?;
     if is_safe && is_measuring {
-        return Err(Failure::Missing(
-            "one of --measure and --safe: they exclude each other",
-        ));
+        return Err(Failure::Exclusive("--measure", "--safe"));
     }
     if is_safe {
         let discovered = Board::discover_knobs(&InTime::plain(), &place.root);
@@ -119,7 +118,19 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         log(Priority::Error, &why);
     }
     let base = setup.config.limit.power;
-    setup.config.limit = held(&setup.config, base, &lowerings, iter::empty()).limit;
+    let held = held(&setup.config, base, &lowerings, iter::empty());
+    if let (Source::Socket, Some(by)) = (held.source, &held.by) {
+        log(
+            Priority::Notice,
+            format_args!(
+                "the limit is {} in place of {}, as {by} has lowered it; once the daemon runs, `wattgated set-limit --lift` \
+                 of that user lifts it",
+                Watts(held.limit.power),
+                Watts(base)
+            ),
+        );
+    }
+    setup.config.limit = held.limit;
     if !setup.choices.unit.effect.is_profiled {
         log(Priority::Notice, format_args!("unit {}", setup.unit()));
     }

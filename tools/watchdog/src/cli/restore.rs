@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser};
 use wattgate_board::Board;
+use wattgate_cli::arguments::Given;
 
 use super::{Failure, below, check_writable, print};
 use crate::config::STATE_DIR;
@@ -33,7 +34,9 @@ pub fn help() -> String {
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let mut root = PathBuf::from("/");
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             argument => return Err(argument.unexpected().into()),

@@ -53,7 +53,7 @@ that it needs is missing, the daemon holds the mode of fewest cores and lowest c
 
 On SIGHUP the daemon reads limit, max_limit, schedule, average, budget, objective and deadline from the config again.
 What clients have lowered or leased stays. Clients, such as `wattgated set-limit`, connect to /run/wattgated/socket, and root to
-/run/wattgated-root/socket. Log lines go to stderr, with journald's priority prefix unless it is a terminal.
+/run/wattgated-root/socket. Log lines go to stderr, in the journal with their priority.
 
 Options:
   --config FILE  The config [/etc/wattgated.toml]; see wattgated.toml(5)
@@ -145,7 +145,10 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     };
     let textfile = metrics(config.metrics.as_ref(), &place.root);
     let clients = Socket::open(&directory(&place.root), group);
-    let clients = or_warn(clients, format_args!("cannot open the socket for clients"));
+    let clients = or_warn(
+        clients,
+        format_args!("clients are not served, as their socket cannot be opened"),
+    );
     if let (None, Some(group)) = (&clients, &config.group) {
         log(
             Priority::Warning,
@@ -156,7 +159,10 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         );
     }
     let root = Socket::open_root(&root_directory(&place.root));
-    let root = or_warn(root, format_args!("cannot open the socket for root"));
+    let root = or_warn(
+        root,
+        format_args!("root's commands are not served, as their socket cannot be opened"),
+    );
     let services = Services::new(root, clients);
     let (lowerings, read) = Lowerings::read(&limits::files(&place.root));
     if let Err(why) = read {
@@ -260,7 +266,10 @@ fn lock_memory() {
     if let Err(error) = mlockall(present) {
         log(
             Priority::Notice,
-            format_args!("cannot lock the daemon's memory: {error}"),
+            format_args!(
+                "the daemon's memory is not locked, so control may be late when memory is short: {error}; the unit's \
+                 LimitMEMLOCK=infinity allows it"
+            ),
         );
     }
 }
@@ -553,7 +562,9 @@ impl Process {
         if let Some(why) = self.saver.failure() {
             log(
                 Priority::Warning,
-                format_args!("cannot save the limits of clients, which a reboot would lose: {why}"),
+                format_args!(
+                    "the limits of clients are not saved, so a reboot would lose them: {why}; the daemon tries again"
+                ),
             );
         }
         self.daemon.note_saved(self.saver.saved());

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 use wattgate_cli::aim::Said;
+use wattgate_cli::arguments::{Given, of};
 
 use super::client::shown;
 use super::{Failure, print};
@@ -88,15 +89,19 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
     let (mut power, mut average, mut time) = (None, None, None);
     let (mut is_lifted, mut owner_of_limit) = (false, None);
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Value(text) if power.is_none() => {
-                power = Some(text.parse_with(Power::parse)?);
+                power = Some(text.parse_with(Power::parse).map_err(of("POWER"))?);
             }
-            Arg::Long("average") => average = Some(arguments.value()?.parse_with(wanted_average)?),
-            Arg::Long("for") => time = Some(arguments.value()?.parse_with(Span::parse)?),
+            Arg::Long("average") => {
+                average = Some(value(&mut arguments, "--average", wanted_average)?)
+            }
+            Arg::Long("for") => time = Some(value(&mut arguments, "--for", Span::parse)?),
             Arg::Long("lift") => is_lifted = true,
-            Arg::Long("of") => owner_of_limit = Some(arguments.value()?.parse_with(owner)?),
+            Arg::Long("of") => owner_of_limit = Some(value(&mut arguments, "--of", owner)?),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
             argument => return Err(argument.unexpected().into()),
@@ -113,11 +118,20 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
         })),
         _ => {
             return Err(Failure::Missing(
-                "one of two: a power, or --lift with nothing but --of",
+                "one of two: POWER, such as 15W, with its options; or --lift, alone or with --of",
             ));
         }
     };
     ask(request, &root, is_json)
+}
+
+/// Takes the value of an option.
+pub fn value<T>(
+    arguments: &mut Parser,
+    option: &str,
+    parse: fn(&str) -> Result<T, String>,
+) -> Result<T, lexopt::Error> {
+    arguments.value()?.parse_with(parse).map_err(of(option))
 }
 
 /// Parses a number of a user, or `root`.
@@ -151,7 +165,9 @@ pub fn aim_help() -> String {
 pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
     let (mut said, mut is_lifted) = (Said::default(), false);
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Long("lift") => is_lifted = true,
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
@@ -166,7 +182,7 @@ pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
     let wanted = said.wanted()?;
     if wanted.is_some() == is_lifted {
         return Err(Failure::Missing(
-            "one of two: an objective or a deadline, or --lift alone",
+            "one of two: --objective, such as least-energy, with or without a deadline; or --lift alone",
         ));
     }
     ask(
@@ -193,7 +209,9 @@ pub fn model_help() -> String {
 pub fn model(mut arguments: Parser) -> Result<(), Failure> {
     let mut file = None;
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Value(path) if file.is_none() => file = Some(PathBuf::from(path)),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
@@ -201,9 +219,13 @@ pub fn model(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let file = file.ok_or(Failure::Missing("a model file"))?;
+    let file = file.ok_or(Failure::Missing(
+        "FILE, a model in the folder of the config's model",
+    ))?;
     let name = as_the_daemon_sees(&file);
-    let name = name.to_str().ok_or(Failure::Missing("a name in UTF-8"))?;
+    let name = name.to_str().ok_or(Failure::Missing(
+        "a name of the model in UTF-8; rename the file",
+    ))?;
     ask(Request::SetModel(name.to_owned()), &root, is_json)
 }
 

@@ -165,7 +165,9 @@ fn may_come(why: &SetupError, place: &BoardArguments) -> bool {
         SetupError::Board(DiscoverError::TooManyCores { .. }) => false,
         // A root that is no board's stays so. The sensor's driver may be bound later, at the boot or by hand.
         SetupError::Board(
-            DiscoverError::NothingToSet { .. } | DiscoverError::PowerUnknown { .. },
+            DiscoverError::NoBoard { .. }
+            | DiscoverError::NothingToSet { .. }
+            | DiscoverError::PowerUnknown { .. },
         ) => place.root.join("sys").is_dir(),
         SetupError::Nothing { .. }
         | SetupError::NotProfiled { .. }

@@ -4,19 +4,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, Error as _, IgnoredAny, Unexpected};
 use wattgate_board::Clocks;
 use wattgate_runtime::governor::Budget;
 
 use crate::quantity::{
     Aimed, Cores, Deadline, Duration, Energy, Margin, Memory, Power, PowerOrCurrent, Probability,
-    Temperature, Window,
+    Temperature, Text, Window,
 };
 use crate::schedule::Schedule;
 
 /// Where metrics for Prometheus are exported.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metrics {
     /// HTTP at a loopback address.
     Address(SocketAddr),
@@ -77,18 +76,52 @@ impl File {
 }
 
 /// What keeps the limit without the daemon.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Backstop {
     /// The over-current protection of the board.
     Hardware,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum FileClocks {
     Pin,
     Cap,
+}
+
+/// One of a few words; `expected` names them in an error.
+fn word<'de, D: Deserializer<'de>, T>(
+    from: D,
+    expected: &'static str,
+    known: impl Fn(&str) -> Option<T>,
+) -> Result<T, D::Error> {
+    let text = from.deserialize_any(Text(expected))?;
+    known(&text).ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &expected))
+}
+
+impl<'de> Deserialize<'de> for Backstop {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        word(from, "\"hardware\"", |text| {
+            (text == "hardware").then_some(Self::Hardware)
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for FileClocks {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        word(from, "\"pin\" or \"cap\"", |text| match text {
+            "pin" => Some(Self::Pin),
+            "cap" => Some(Self::Cap),
+            _ => None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Metrics {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let expected = "an address such as \"127.0.0.1:9753\", or a path that ends in .prom";
+        let text = from.deserialize_any(Text(expected))?;
+        Self::try_from(text).map_err(D::Error::custom)
+    }
 }
 
 impl From<FileClocks> for Clocks {
@@ -101,7 +134,10 @@ impl From<FileClocks> for Clocks {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { power = \"12W\", window = \"60s\" }"
+)]
 pub(super) struct FileAverage {
     pub power: Power,
     pub window: Window,
@@ -114,7 +150,7 @@ pub(super) struct FileBudget(pub Budget);
 #[derive(Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,
-    expecting = "expected a table such as { energy = \"10Wh\", time = \"2h\" }"
+    expecting = "a table such as { energy = \"10Wh\", time = \"2h\" }"
 )]
 struct BudgetTable {
     energy: Energy,

@@ -33,7 +33,7 @@ pub const STATE_DIR: &str = "/var/lib/wattgate";
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: the config cannot be read: {source}{}", path.display(), advice(source))]
     Unreadable { path: PathBuf, source: io::Error },
     /// A syntax error, an unknown or missing key, or a value of the wrong type, unit or range.
     #[error("{}:{line}: {message}", path.display())]
@@ -44,16 +44,20 @@ pub enum ConfigError {
         message: String,
     },
     /// The file has another version.
-    #[error("{}: version is {version}, expected {CONFIG_VERSION}", path.display())]
+    #[error(
+        "{}: version is {version}, expected {CONFIG_VERSION}, which this release reads; write version = {CONFIG_VERSION} and its \
+         keys, see wattgated.toml(5)",
+        path.display()
+    )]
     Version { path: PathBuf, version: u32 },
     /// `backstop_margin` without `backstop`.
-    #[error("{}: backstop_margin needs backstop = \"hardware\"", path.display())]
+    #[error("{}: backstop_margin needs backstop = \"hardware\"; add that line, or take the margin out", path.display())]
     MarginAlone { path: PathBuf },
     /// `deadline` without an `objective` that it could slow.
     #[error("{}: {why}", path.display())]
     Aim { path: PathBuf, why: AimError },
     /// A limit is over `max_limit`.
-    #[error("{}: {key} is {limit}, over max_limit = {max}", path.display())]
+    #[error("{}: {key} is {limit}, over max_limit = {max}; lower the one or raise the other", path.display())]
     OverMax {
         path: PathBuf,
         /// `limit`, or the entry of the schedule.
@@ -76,6 +80,71 @@ impl ConfigError {
 /// The daemon's config below the root of a board's files.
 pub fn path(root: &Path) -> PathBuf {
     root.join("etc/wattgated.toml")
+}
+
+fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::NotFound => {
+            "; `wattgate learn` writes one, wattgated.toml(5) tells its keys"
+        }
+        io::ErrorKind::PermissionDenied => "; run this as root",
+        io::ErrorKind::InvalidData => "; save it as UTF-8",
+        _ => "",
+    }
+}
+
+/// What the parser says of the place `start`, in the words of a config.
+fn explained(message: &str, text: &str, start: usize) -> String {
+    let message = message.replace('\n', " ");
+    let (before, from) = text.split_at_checked(start).unwrap_or((text, ""));
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = text[line..].lines().next().unwrap_or_default();
+    let (key, value) = line.split_once('=').unwrap_or((line, ""));
+    let (key, value) = (key.trim(), value.trim());
+    let found = from.split([',', '}', ']', '\n', '#']).next();
+    let found = found.unwrap_or_default().trim();
+    let is_curly = |c: char| "“”„‘’".contains(c);
+    if value.starts_with(is_curly) {
+        return format!("{key} has curly quotes; write straight ones, as in {key} = \"…\"");
+    }
+    if message.starts_with("string values must be quoted") {
+        return match value.contains(['"', '\'', '[', '{', '#']) {
+            true => "a text needs quotes, as in limit = \"15W\"".to_owned(),
+            false => format!("`{value}` needs quotes; write {key} = \"{value}\""),
+        };
+    }
+    // A date or time is a map to serde.
+    if let Some(rest) = message.strip_prefix("invalid type: map")
+        && !found.starts_with(['{', '['])
+    {
+        return format!("`{found}` is a time without quotes{rest}; put quotes around it");
+    }
+    if message.starts_with("missing field") || message.starts_with("unknown field") {
+        return format!("{message}; see wattgated.toml(5)");
+    }
+    let words = [
+        ("wanted string or table", "expected a text in quotes"),
+        ("expected a string", "expected a text in quotes"),
+        ("expected path string", "expected a path in quotes"),
+        (
+            "expected a sequence",
+            "expected a list such as [{ at = \"06:00Z\", limit = \"15W\" }]",
+        ),
+        ("expected f64", "expected a number such as 0.95"),
+        ("expected u32", "expected a whole number"),
+        (
+            "duplicate key",
+            "the key is given twice; keep one of the lines",
+        ),
+        (
+            "invalid basic string, expected `\"`",
+            "the text has no closing quote; add `\"`",
+        ),
+    ];
+    let mut words = words.into_iter();
+    words
+        .find_map(|(from, to)| message.contains(from).then(|| message.replace(from, to)))
+        .unwrap_or(message)
 }
 
 /// The text of a config with a model and a limit, and nothing else.
@@ -152,7 +221,7 @@ impl Config {
             ConfigError::Defect {
                 path: path.to_owned(),
                 line: 1 + before.matches('\n').count(),
-                message: error.message().replace('\n', " "),
+                message: explained(error.message(), text, start),
             }
         };
         // Check the version first: another version may have other keys.

@@ -157,25 +157,35 @@ impl fmt::Display for Event<'_> {
                 }
                 write!(f, ", allowed {}", Watts(status.allowed))
             }
-            Self::NoSample(error) => write!(f, "{error}"),
+            Self::NoSample(error) => write!(
+                f,
+                "the power sensor cannot be read, so the least mode is set until it can: {error}"
+            ),
             Self::SampleAgain => write!(f, "the power sensor is readable again"),
             Self::Slept(time) => write!(f, "the board was suspended for {} s", time.0 / 1_000),
             Self::TimeConstant(time) => {
                 write!(f, "the power sensor has a time constant of {} ms", time.0)
             }
-            Self::NotAveraged(error) => write!(f, "power sensor: {error}"),
-            Self::NoBackstop(error) => write!(f, "backstop: {error}"),
-            Self::BackstopChanged => write!(f, "another program changed the backstop"),
+            Self::NotAveraged(error) => {
+                write!(f, "the power sensor averages as before: {error}")
+            }
+            Self::NoBackstop(error) => write!(f, "the backstop is not set: {error}"),
+            Self::BackstopChanged => {
+                write!(f, "another program changed the backstop; it is set again")
+            }
             Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
             Self::CannotHold { measured, limit } => write!(
                 f,
-                "the limit cannot be held: {} of {}, and nothing lower can be set",
+                "the limit cannot be held: {} of {}, and nothing lower can be set; raise the limit, or stop the workload",
                 Watts(*measured),
                 Watts(*limit)
             ),
             Self::HoldsAgain => write!(f, "the limit holds again"),
-            Self::Lowered => write!(f, "another program lowered a clock"),
-            Self::Capped => write!(f, "cooling caps a clock: the board is slower than its mode"),
+            Self::Lowered => write!(f, "another program lowered a clock; it is set again"),
+            Self::Capped => write!(
+                f,
+                "cooling caps a clock: the board is slower than its mode until it is cooler"
+            ),
             Self::NotCapped => write!(f, "cooling no longer caps a clock"),
             Self::Throttled(unit, clock) => write!(
                 f,

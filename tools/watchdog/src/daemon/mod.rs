@@ -440,7 +440,9 @@ impl<F: Files> Daemon<F> {
             left_ms: time.map(|time| time.0),
         };
         if !self.lowerings.set(lowering) {
-            let message = format!("{MAX_LOWERINGS} users have lowered the limit already");
+            let message = format!(
+                "{MAX_LOWERINGS} users have lowered the limit already; one of them has to lift what it has set"
+            );
             return Err(Refused::new("too_many_lowerings", message));
         }
         self.lowered += 1;
@@ -465,11 +467,13 @@ impl<F: Files> Daemon<F> {
             return Ok(());
         }
         let from = match self.config.max_limit {
-            Some(_) => "max_limit of the config",
-            None => "without a max_limit, the config's highest limit",
+            Some(_) => "max_limit of the config; ask for less, or let root raise it",
+            None => {
+                "the highest limit of the config; ask for less, or let root set max_limit in the config"
+            }
         };
         let (wanted, most) = (limit.power.0, most.0);
-        let message = format!("power_mw is {wanted}, expected at most {most}: {from}");
+        let message = format!("power_mw is {wanted}, expected at most {most}, {from}");
         Err(Refused::new("over_max_limit", message))
     }
 
@@ -566,7 +570,7 @@ impl<F: Files> Daemon<F> {
     pub fn yield_to(&mut self, client: ClientId) -> Result<(), Refused> {
         match self.yielded {
             Some(holder) if holder.client != client => {
-                let message = "another client has the board";
+                let message = "another client has the board; try again when it has ended";
                 return Err(Refused::new("already_yielded", message));
             }
             Some(_) => return Ok(()),

@@ -95,12 +95,12 @@ impl<F: Files> Daemon<F> {
         self.asked.retain(|(_, last)| now.since(*last) < SECOND);
         let has_asked = self.asked.iter().any(|(it, _)| *it == owner);
         if has_asked || self.asked.len() > MAX_LOWERINGS {
-            let message = "at most one attempt of a user in a second";
+            let message = "a user may try one model in a second; try again later";
             return Err(Refused::new("too_many_requests", message));
         }
         let is_soon = |last: Milliseconds| now.since(last) < MODEL_INTERVAL;
         if owner != Owner::Root && self.modelled.is_some_and(is_soon) {
-            let message = "at most one model in 10 s";
+            let message = "the daemon takes one model in 10 s; try again then";
             return Err(Refused::new("too_many_requests", message));
         }
         self.asked.push((owner, now));
@@ -142,7 +142,9 @@ impl<F: Files> Daemon<F> {
             true => Ok(path),
             false => {
                 let folder = self.models.display();
-                let message = format!("{name}: not a file in {folder}");
+                let message = format!(
+                    "{name}: not a file in {folder}, the folder of the config's model; put it there"
+                );
                 Err(Refused::new("model_not_allowed", message))
             }
         }

@@ -326,7 +326,7 @@ impl Client {
                     .and_then(|it| self.act(it, daemon, clock, users, subscribed)),
                 false => {
                     let message = format!(
-                        "more than {MAX_REQUESTS_PER_SECOND} requests of this user in a second"
+                        "more than {MAX_REQUESTS_PER_SECOND} requests of this user in a second; ask less often"
                     );
                     Err(Refused::new("too_many_requests", message))
                 }
@@ -390,7 +390,9 @@ impl Client {
                 match daemon.lift(owner, clock) {
                     true => Ok(()),
                     false => {
-                        let message = format!("{owner} has set no limit");
+                        let message = format!(
+                            "{owner} has set no limit; `claims` of `wattgated status` lists who has"
+                        );
                         Err(Refused::new("no_lowering", message))
                     }
                 }
@@ -416,8 +418,9 @@ impl Client {
                 let others = subscribed.iter().filter(|it| **it == uid).count();
                 let is_full = others >= MAX_SUBSCRIPTIONS && self.peer.owner() != Owner::Root;
                 if self.subscribed.is_none() && is_full {
-                    let message =
-                        format!("{MAX_SUBSCRIPTIONS} clients of this user have subscribed already");
+                    let message = format!(
+                        "{MAX_SUBSCRIPTIONS} clients of this user have subscribed already; end one of them"
+                    );
                     return Err(Refused::new("too_many_clients", message));
                 }
                 self.subscribe(subscription, daemon, clock.now())?;

@@ -193,7 +193,7 @@ fn check_writes_nothing_and_prints_everything() {
         "power     VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0\n",
         "missing   memory clock: ",
         "left out  memory clock: cannot be set; assumed to be 3199000\n",
-        "now       8 cores, at most, CPU 1728000 kHz, GPU ",
+        "now       8 cores, CPU up to 1728000 kHz, GPU up to ",
     ] {
         assert!(report.contains(line), "{line}: {report}");
     }
@@ -268,7 +268,7 @@ fn bad_configs_are_refused_with_the_reason() {
         (
             "limit = \"15W\"\nschedule = [{ at = \"22:00Z\", limit = \"9W\" }, \
              { at = \"06:00Z\", limit = \"9W\" }]",
-            format!("{path}:4: the schedule has 06:00Z after 22:00Z"),
+            format!("{path}:4: the schedule has 06:00Z after 22:00Z; put them in the order of the day"),
         ),
         (
             "limit = \"15W\"\nmetrics = \"0.0.0.0:9753\"",
@@ -285,11 +285,13 @@ fn bad_configs_are_refused_with_the_reason() {
         ),
         (
             "limit = \"15W\"\nhardware_watchdog = true",
-            format!("{path}:4: invalid type: boolean `true`, expected path string"),
+            format!("{path}:4: invalid type: boolean `true`, expected a path in quotes"),
         ),
         (
             "limit = \"15W\"\nmax_limit = \"14W\"",
-            format!("{path}: limit is 15 W, over max_limit = 14 W"),
+            format!(
+                "{path}: limit is 15 W, over max_limit = 14 W; lower the one or raise the other"
+            ),
         ),
         (
             "limit = 15",
@@ -304,18 +306,22 @@ fn bad_configs_are_refused_with_the_reason() {
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
                  `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, `confidence`, \
                  `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, `hardware_watchdog`, \
-                 `on_stop`, `state_dir`, `sensor_samples`"
+                 `on_stop`, `state_dir`, `sensor_samples`; see wattgated.toml(5)"
             ),
         ),
         (
             "limit = \"15W\"\nconfidence = 0.9999",
-            "confidence: the model's data supports no confidence above 99.00 %".to_owned(),
+            "confidence: the model's data supports no confidence above 99 %; ask for less, or train on more modes"
+                .to_owned(),
         ),
         (
             "limit = \"15W\"\nmodel = \"m\"",
-            format!("{path}:4: duplicate key"),
+            format!("{path}:4: the key is given twice; keep one of the lines"),
         ),
-        ("", format!("{path}:1: missing field `limit`")),
+        (
+            "",
+            format!("{path}:1: missing field `limit`; see wattgated.toml(5)"),
+        ),
     ];
     for (lines, error) in cases {
         rig.configure(lines);
@@ -325,7 +331,10 @@ fn bad_configs_are_refused_with_the_reason() {
         }
     }
     fs::remove_file(&rig.config).expect("removed");
-    let error = format!("error: {path}: cannot be read: No such file or directory (os error 2)\n");
+    let error = format!(
+        "error: {path}: the config cannot be read: No such file or directory (os error 2); `wattgate learn` writes one, \
+         wattgated.toml(5) tells its keys\n"
+    );
     assert_eq!(rig.output("check"), (Some(5), String::new(), error));
 }
 
@@ -342,10 +351,17 @@ fn bad_models_are_refused_with_the_reason() {
     };
     refused(
         5,
-        format!("{path}: cannot be read: No such file or directory (os error 2)"),
+        format!(
+            "{path}: the model cannot be read: No such file or directory (os error 2); `wattgate learn` makes one"
+        ),
     );
     fs::write(&model, [0; 64]).expect("written");
-    refused(3, format!("{path}: not a wattgate model file"));
+    refused(
+        3,
+        format!(
+            "{path}: not a wattgate model file; expected a model, as `wattgate-trainer fit` writes it"
+        ),
+    );
     let mut bytes = fs::read(MODEL).expect("a model");
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
@@ -356,10 +372,16 @@ fn bad_models_are_refused_with_the_reason() {
     fs::copy(other, &model).expect("copied");
     refused(
         3,
-        format!("{path}: the model is for `xavier-agx`, but the board is `orin-agx-64`"),
+        format!(
+            "{path}: the model is for `xavier-agx`, but the board is `orin-agx-64`; profile the workload on this board \
+             (`wattgate learn`)"
+        ),
     );
     fs::write(&model, vec![0; (1 << 20) + 1]).expect("written");
-    refused(5, format!("{path}: cannot be read: file too large"));
+    refused(
+        5,
+        format!("{path}: the model cannot be read: file too large; `wattgate learn` makes one"),
+    );
 }
 
 #[test]
@@ -378,7 +400,7 @@ fn a_model_whose_power_does_not_rise_is_not_trusted() {
         assert_eq!(code, Some(4), "{errors}");
         assert!(errors.contains(why), "{errors}");
         assert!(
-            errors.contains("once: 1 cores, CPU 115200 kHz, GPU 114750 kHz"),
+            errors.contains("once: 1 core, CPU 115200 kHz, GPU 114750 kHz"),
             "{errors}"
         );
         let mut daemon = rig.run("the model is not used: ");
@@ -459,35 +481,45 @@ fn wrong_arguments_are_refused() {
     );
     assert_eq!(
         run(&["set-limit"]),
-        "error: missing one of two: a power, or --lift with nothing but --of\n"
+        "error: missing one of two: POWER, such as 15W, with its options; or --lift, alone or with --of\n"
     );
     assert_eq!(
         run(&["set-limit", "15W", "--lift"]),
-        "error: missing one of two: a power, or --lift with nothing but --of\n"
+        "error: missing one of two: POWER, such as 15W, with its options; or --lift, alone or with --of\n"
     );
     assert_eq!(
         run(&["set-limit", "--lift", "--for", "10min"]),
-        "error: missing one of two: a power, or --lift with nothing but --of\n"
+        "error: missing one of two: POWER, such as 15W, with its options; or --lift, alone or with --of\n"
+    );
+    assert_eq!(
+        run(&["set-limit", "15W", "--for", "1h", "--for", "2h"]),
+        "error: --for is given twice; give it once\n"
     );
     assert_eq!(
         run(&["set-limit", "15W", "--for", "25h"]),
-        "error: cannot parse argument \"25h\": expected a time of 1s to 24h with its unit, such as \
+        "error: --for is `25h`, expected a time of 1s to 24h with its unit, such as \
          \"10min\" or \"8h\"\n"
     );
     assert_eq!(
         run(&["set-limit", "15"]),
-        "error: cannot parse argument \"15\": expected a power of 1mW to 1000W with its unit, such \
+        "error: POWER is `15`, expected a power of 1mW to 1000W with its unit, such \
          as \"15W\" or \"900mW\"\n"
     );
     assert_eq!(
         run(&["set-limit", "15W", "--average", "12W"]),
-        "error: cannot parse argument \"12W\": expected POWER/WINDOW, such as \"12W/60s\"\n"
+        "error: --average is `12W`, expected POWER/WINDOW, such as \"12W/60s\"\n"
     );
-    assert_eq!(run(&["set-model"]), "error: missing a model file\n");
-    assert_eq!(run(&["run", "--safe"]), "<3>invalid option '--safe'\n");
+    assert_eq!(
+        run(&["set-model"]),
+        "error: missing FILE, a model in the folder of the config's model\n"
+    );
+    assert_eq!(
+        run(&["run", "--safe"]),
+        "<3>there is no option --safe; --help lists the options\n"
+    );
     assert_eq!(
         run(&["once", "--config"]),
-        "<3>missing argument for option '--config'\n"
+        "<3>--config needs a value; --help shows which\n"
     );
 }
 

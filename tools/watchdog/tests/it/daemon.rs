@@ -143,7 +143,7 @@ fn a_limit_with_a_time_expires() {
 fn a_client_s_limit_over_max_limit_is_refused() {
     let mut rig = Rig::new("limit = \"20W\"\nmax_limit = \"25W\"");
     let refused = rig.daemon.set_limit(wanted(26), by(1_000), &rig.clocks);
-    let message = "power_mw is 26000, expected at most 25000: max_limit of the config";
+    let message = "power_mw is 26000, expected at most 25000, max_limit of the config; ask for less, or let root raise it";
     let expected = Err(Refused::new("over_max_limit", message));
     assert_eq!(refused, expected);
     let lease = |watts: u32| WantedLease::from_power(Milliwatts(1_000 * watts));
@@ -178,7 +178,7 @@ fn no_client_raises_the_limit_over_the_config_s_highest() {
         by(1_000),
         &rig.clocks,
     );
-    let message = "power_mw is 30001, expected at most 30000: without a max_limit, the config's highest limit";
+    let message = "power_mw is 30001, expected at most 30000, the highest limit of the config; ask for less, or let root set max_limit in the config";
     assert_eq!(refused, Err(Refused::new("over_max_limit", message)));
     let leased = WantedLease::from_power(Milliwatts(30_000));
     let leased = rig

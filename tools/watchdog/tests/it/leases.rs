@@ -408,7 +408,7 @@ fn a_lease_of_the_command_line_lasts_as_long_as_its_program() {
         assert_eq!(code, Some(0), "{errors}");
         let (code, _, errors) = run(&["31W", "--", "true"]);
         assert_eq!(code, Some(2), "{errors}");
-        let says = "error: power_mw is 31000, expected at most 30000: without a max_limit, the config's highest limit\n";
+        let says = "error: power_mw is 31000, expected at most 30000, the highest limit of the config; ask for less, or let root set max_limit in the config\n";
         assert_eq!(errors, says);
         let (code, _, errors) = run(&["20W", "--", "/absent"]);
         assert_eq!(code, Some(127), "{errors}");

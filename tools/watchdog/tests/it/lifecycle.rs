@@ -111,9 +111,12 @@ fn a_daemon_that_starts_early_waits_for_the_drivers() {
         );
         rig.await_mode(&safe);
         let (code, _, errors) = rig.status(&[]);
-        let says = "error: the daemon holds the least mode and waits: no power sensor";
+        let says = format!(
+            "error: the daemon holds the least mode and waits: {}: no power sensor",
+            rig.root.display()
+        );
         assert!(
-            code == Some(5) && errors.starts_with(says),
+            code == Some(5) && errors.starts_with(&says),
             "{code:?} {errors}"
         );
         fs::rename(&away, &drivers).expect("renamed");
@@ -202,7 +205,8 @@ fn once_safe_needs_neither_config_nor_model() {
         });
         let config = rig.config.display();
         fs::write(&rig.config, "limit = 15\n").expect("written");
-        let unread = format!("{config}: cannot be read: No such file or directory (os error 2)");
+        let unread =
+            format!("{config}: the config cannot be read: No such file or directory (os error 2)");
         for why in [format!("{config}:1: missing field `version`"), unread] {
             let (code, errors) = once_safe(rig);
             assert_eq!(code, Some(0), "{errors}");
@@ -393,7 +397,7 @@ fn a_second_daemon_is_refused() {
         let mut daemon = rig.run("<6>booting: ");
         let lock = rig.root.join("run/wattgated/lock");
         let expected = format!(
-            "<3>{}: process {} already controls the board\n",
+            "<3>{}: process {} already controls the board; end it first (the daemon: `systemctl stop wattgated`)\n",
             lock.display(),
             daemon.child.id()
         );
@@ -484,7 +488,7 @@ fn a_sensor_that_hangs_leads_to_the_safe_mode_and_a_daemon_that_answers() {
     assert_eq!(code, Some(0));
     assert!(status.starts_with("state safe_no_sensor\n"), "{status}");
     let mode = stopped(&mut daemon, Signal::TERM);
-    assert!(mode.starts_with("1 cores, "), "{mode}");
+    assert!(mode.starts_with("1 core, "), "{mode}");
 }
 
 /// A page that has to come from a disk under load would stop the control loop.

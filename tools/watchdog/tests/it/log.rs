@@ -40,7 +40,10 @@ fn drain(reader: &mut (impl Read + AsFd)) -> String {
 
 fn start(rig: &Rig, stderr: impl Into<OwnedFd>) -> Daemon {
     let mut command = rig.command("run");
-    command.stderr(Stdio::from(stderr.into()));
+    let stderr: OwnedFd = stderr.into();
+    let stat = rustix::fs::fstat(&stderr).expect("open");
+    command.env("JOURNAL_STREAM", format!("{}:{}", stat.st_dev, stat.st_ino));
+    command.stderr(Stdio::from(stderr));
     Daemon::from_child(command.spawn().expect("started"))
 }
 

@@ -10,6 +10,8 @@ mod board;
 mod eventually;
 #[path = "../../../cli/tests/shared/every_program.rs"]
 mod every_program;
+#[path = "../../../cli/tests/it/transcript.rs"]
+mod transcript;
 
 mod abuse;
 mod aims;
@@ -27,6 +29,7 @@ mod limits;
 mod live;
 mod log;
 mod man;
+mod messages;
 mod model_files;
 mod saved_state;
 mod server;

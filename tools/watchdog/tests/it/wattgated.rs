@@ -1,7 +1,7 @@
 //! The program `wattgated` as a process, on a simulated board whose files are on a disk.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, PipeReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
@@ -182,13 +182,24 @@ pub fn knobs_in(saved: &str) -> Vec<String> {
 
 /// Runs a command. Returns its exit code, stdout and stderr.
 pub fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("started");
-    let [stdout, stderr] = [stdout, stderr].map(|it| String::from_utf8(it).expect("text"));
-    (status.code(), stdout, stderr)
+    let mut log = journal(command);
+    command.stdout(Stdio::piped()).stdin(Stdio::null());
+    let child = command.spawn().expect("started");
+    // The command has a copy of the log's end.
+    command.stderr(Stdio::null());
+    let logged = thread::spawn(move || io::read_to_string(&mut log).expect("text"));
+    let Output { status, stdout, .. } = child.wait_with_output().expect("a child");
+    let stdout = String::from_utf8(stdout).expect("text");
+    (status.code(), stdout, logged.join().expect("a log"))
+}
+
+/// Gives a process the log that systemd gives to a unit, and returns its other end.
+pub fn journal(command: &mut Command) -> PipeReader {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    let stat = rustix::fs::fstat(&writer).expect("open");
+    let stream = format!("{}:{}", stat.st_dev, stat.st_ino);
+    command.env("JOURNAL_STREAM", stream).stderr(writer);
+    reader
 }
 
 /// The mode that `check` reports for a key, such as `safe`.
@@ -207,8 +218,9 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
-        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let stderr = BufReader::new(journal(&mut command));
+        let child = command.spawn().expect("started");
+        drop(command);
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {

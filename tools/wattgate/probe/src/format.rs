@@ -33,7 +33,7 @@ pub enum ProbeError {
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
     /// The file does not start as gzip does.
-    #[error("no probe: expected a gzip file")]
+    #[error("no probe: expected a gzip file, as `wattgate probe` writes it")]
     NotGzip,
     /// The file ends too early: a download or a copy was interrupted.
     #[error("truncated; copy the probe again")]
@@ -45,7 +45,7 @@ pub enum ProbeError {
     #[error("too large for a probe")]
     TooLarge,
     /// The first line is not the header of a probe.
-    #[error("no probe: line 1 is not a header with a version")]
+    #[error("no probe: line 1 is not a header with a version; name a file of `wattgate probe`")]
     NoHeader,
     /// The probe was made by a later wattgate.
     #[error("version {found} of the format, expected {VERSION}; use a later wattgate")]

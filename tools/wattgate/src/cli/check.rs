@@ -49,7 +49,10 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
     let slash = PathBuf::from("/");
     let summary = match (from, root) {
         (Some(_), Some(_)) => return Err(Failure::Exclusive("--from", "--root")),
-        (Some(probe), None) => Summary::discover(&mut Recorded::new(Probe::open(&probe)?), &slash)?,
+        (Some(path), None) => {
+            let mut files = Recorded::new(Probe::open(&path)?);
+            Summary::discover(&mut files, &slash).map_err(|why| Failure::Recorded { path, why })?
+        }
         (None, root) => Summary::discover(&mut Disk, &root.unwrap_or(slash))?,
     };
     match json {

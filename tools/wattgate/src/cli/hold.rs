@@ -274,9 +274,13 @@ pub fn show(
         _ => String::new(),
     };
     print(&format!(
-        "{held_or_not} {limit} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} \
+        "{held_or_not} {} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} \
          s{unknown}, {rate}\n",
-        summary.seconds, summary.energy_j, summary.mean_w, summary.over_s
+        Watts(limit),
+        summary.seconds,
+        summary.energy_j,
+        summary.mean_w,
+        summary.over_s
     ))?;
     if let Some(deadline) = deadline {
         print(&format!("{deadline}\n"))?;

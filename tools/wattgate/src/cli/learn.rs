@@ -81,15 +81,26 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         }
         Ok(true)
     })?;
-    let limit = power.ok_or(Failure::Missing("--limit"))?;
+    let limit = power.ok_or(Failure::Missing("--limit, such as --limit 20W"))?;
     let mut site = Site::open(&common)?;
     site.limit = Some(limit);
     let learned = learn(&common, &plan, limit, model, time, &mut site);
+    let Done { refit, next } = site.close(learned)?;
     // A fit takes a while, in which nobody would watch the limit of a workload that runs.
-    match site.close(learned)? {
-        Some(refit) => refit.run(&common),
-        None => Ok(()),
+    if let Some(refit) = refit {
+        refit.run(&common)?;
     }
+    if let Some(next) = next {
+        note(next);
+    }
+    Ok(())
+}
+
+/// What is left once the workload has ended.
+struct Done {
+    refit: Option<Refit>,
+    /// What the user may do next.
+    next: Option<String>,
 }
 
 /// Rows that were measured while the limit was held, for a fit after it.
@@ -138,7 +149,7 @@ fn learn(
     model: Option<PathBuf>,
     time: Option<Duration>,
     site: &mut Site,
-) -> Result<Option<Refit>, Failure> {
+) -> Result<Done, Failure> {
     let folder = models(&common.root, &site.device);
     if let Some(path) = &model {
         let is_allowed = || parent(path).canonicalize().ok() == folder.canonicalize().ok();
@@ -198,7 +209,7 @@ fn learn(
     let fitted = session.fit(&planner, fastest)?;
     let setup = usable(&fitted, &path, limit, common, &site.files, &corpus_path)?;
     model_file.commit(&fitted.model)?;
-    daemon_config.write(&path, limit)?;
+    let has_config = daemon_config.write(&path, limit)?;
     say_cost(&fitted, setup.config.confidence)?;
 
     let mut findings = Findings {
@@ -251,7 +262,7 @@ fn learn(
     written?;
     // A user who stops the program does not wait for a fit; the next one has these rows.
     let is_due = further > 0 && held.end != End::Stopped;
-    Ok(is_due.then(|| Refit {
+    let refit = is_due.then(|| Refit {
         planner,
         rows: corpus.rows.split_off(known),
         measured: further,
@@ -259,7 +270,24 @@ fn learn(
         path,
         corpus: corpus_path,
         is_for_daemon,
-    }))
+    });
+    let next = match (is_for_daemon, has_config) {
+        (true, _) => Some("the lease of the limit has ended; the daemon holds its own".to_owned()),
+        (false, true) => Some(next(&common.root)),
+        (false, false) => None,
+    };
+    Ok(Done { refit, next })
+}
+
+/// How a daemon holds the limit of its config from now on.
+fn next(root: &Path) -> String {
+    let config = config(root);
+    let config = config.display();
+    let command = match root == Path::new("/") {
+        true => "systemctl enable --now wattgated".to_owned(),
+        false => format!("wattgated run --config {config} --root {}", root.display()),
+    };
+    format!("`{command}` holds the limit of {config} from now on")
 }
 
 /// Fails if a file has a model of another board, or, unless the user named the file, of another workload.
@@ -317,7 +345,7 @@ fn say_cost(fitted: &Fitted, confidence: Confidence) -> Result<(), Failure> {
     let ratio = planning::power_bound_ratio(&model, confidence);
     if let Some(ratio) = ratio.filter(|_| fitted.modes < ENOUGH_MODES) {
         note(format_args!(
-            "{} modes are few: a mode counts {:.0} % above its predicted power, with {confidence}",
+            "{} modes are few: a mode counts {:.0} % above its predicted power, with {confidence} confidence",
             fitted.modes,
             100.0 * (ratio - 1.0)
         ));
@@ -389,22 +417,28 @@ impl DaemonConfig {
         }
     }
 
-    /// Writes the config of a model and a limit, or says what it needs.
-    fn write(self, model: &Path, limit: Milliwatts) -> Result<(), Failure> {
+    /// Writes the config of a model and a limit, or says what it needs. Returns whether there is one.
+    fn write(self, model: &Path, limit: Milliwatts) -> Result<bool, Failure> {
         let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
         let keys = config::text(&model, limit);
         match self {
-            Self::Existing(path) => note(format_args!(
-                "{} stays as it is; for this limit after the next start of the daemon it needs\n{keys}",
-                path.display()
-            )),
-            Self::None => note(format_args!("a config of the daemon needs\n{keys}")),
+            Self::Existing(path) => {
+                note(format_args!(
+                    "{} stays as it is; for this limit after the next start of the daemon it needs\n{keys}",
+                    path.display()
+                ));
+                Ok(true)
+            }
+            Self::None => {
+                note(format_args!("a config of the daemon needs\n{keys}"));
+                Ok(false)
+            }
             Self::New(file) => {
                 let text = format!("# Written by `wattgate learn`; see wattgated.toml(5).\n{keys}");
                 file.commit(text.as_bytes())?;
+                Ok(true)
             }
         }
-        Ok(())
     }
 }
 

@@ -22,7 +22,9 @@ use serde::Serialize;
 use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::aim::AimError;
+use wattgate_cli::arguments::Told;
 use wattgate_cli::exit::{self, Failed, end};
+use wattgate_cli::model::advice;
 use wattgate_cli::output::OutputError;
 use wattgate_cli::planning::LEAST_MODES;
 use wattgate_cli::program::{Command, Does, Program};
@@ -32,6 +34,7 @@ use wattgate_runtime::{Confidence, FormatError, Milliwatts};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::config::ConfigError;
 use wattgate_watchdog::lock::LockError;
+use wattgate_watchdog::quantity::Watts;
 use wattgate_watchdog::saved_state::SavedStateError;
 use wattgate_watchdog::setup::SetupError;
 
@@ -69,7 +72,7 @@ const PROGRAM: Program<Run> = Program {
 /// Why a command failed.
 #[derive(Debug, Error)]
 pub enum Failure {
-    #[error("{0}")]
+    #[error("{}", Told(.0))]
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
@@ -81,17 +84,20 @@ pub enum Failure {
         value: String,
         expected: &'static str,
     },
-    #[error("{0} and {1} exclude each other")]
+    #[error("{0} and {1} exclude each other; give one of them")]
     Exclusive(&'static str, &'static str),
     #[error("--steps-from: {0}")]
     StepsFrom(#[from] PatternError),
-    #[error("{}: {why}", path.display())]
+    #[error("--modes: {}: {why}; expected a number, or a CSV file with the columns cores, cpu_khz, gpu_khz and emc_khz", path.display())]
     Modes { path: PathBuf, why: String },
     #[error("{}: {source}", path.display())]
     ModesUnreadable { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Board(#[from] DiscoverError),
-    #[error("the board's tables: {0}")]
+    /// A board in a probe.
+    #[error("{}: {why}", path.display())]
+    Recorded { path: PathBuf, why: DiscoverError },
+    #[error("the board's tables form no grid: {0}; report the board with `wattgate probe`")]
     Grid(#[from] GridError),
     #[error("{0}")]
     Settable(#[from] SettableError),
@@ -115,7 +121,7 @@ pub enum Failure {
     Planner(#[from] PlannerError),
     #[error("{0}")]
     Corpus(#[from] CorpusError),
-    #[error("--root: {}: {source}", path.display())]
+    #[error("--root: {}: {source}; expected the folder of a board's files", path.display())]
     Root { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Probe(#[from] OpenError),
@@ -129,14 +135,14 @@ pub enum Failure {
     Few { measured: usize, corpus: PathBuf },
     /// No model of so many modes has the confidence that is asked for.
     #[error(
-        "--modes: {asked} modes are too few: a model with a confidence of {confidence} needs {least}"
+        "--modes: {asked} modes are too few: a model with a confidence of {confidence} needs {least}; ask for {least} or more"
     )]
     FewAsked {
         asked: usize,
         least: usize,
         confidence: Confidence,
     },
-    #[error("{}: no model has a confidence of {confidence}; 99 % is the highest", config.display())]
+    #[error("{}: no model has a confidence of {confidence}; write at most 0.99", config.display())]
     Confidence {
         config: PathBuf,
         confidence: Confidence,
@@ -163,12 +169,16 @@ pub enum Failure {
     #[error("{0}")]
     Workload(Exit),
     /// The summary has told the figures.
-    #[error("the limit was not held")]
+    #[error(
+        "the limit was not held: the summary above tells for how long; `wattgate learn` makes a model of this workload"
+    )]
     Exceeded,
-    #[error("another client of the daemon has the board, so the daemon holds no limit")]
+    #[error(
+        "another client of the daemon has the board, so the daemon holds no limit; try again when it has ended"
+    )]
     Yielded,
     #[error(
-        "--model: {} is not in {}, where the daemon that runs looks for models",
+        "--model: {} is not in {}, where the daemon that runs looks for models; put it there",
         path.display(),
         folder.display()
     )]
@@ -184,18 +194,18 @@ pub enum Failure {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Setup(#[from] SetupError),
-    #[error("no mode is within {limit}: the lowest needs {least}, with the guard band")]
+    #[error("no mode is within {}: the lowest needs {}, with the guard band; raise --limit", Watts(*limit), Watts(*least))]
     Limit {
         limit: Milliwatts,
         least: Milliwatts,
     },
-    #[error("the model: {0}")]
+    #[error("the planner's model: {0}; {advice}", advice = advice(.0))]
     Model(#[from] FormatError),
-    #[error("{program}: cannot be started: {source}")]
+    #[error("{program}: cannot be started: {source}; name a program that is in PATH, or its path")]
     Start { program: String, source: io::Error },
-    #[error("process {pid}: {source}")]
+    #[error("--attach: process {pid}: {source}; name a process that runs, and that you may signal")]
     Attach { pid: Pid, source: io::Error },
-    #[error("{}: {source}", path.display())]
+    #[error("--log: {}: {source}; name the file that the process writes its output to", path.display())]
     Log { path: PathBuf, source: io::Error },
     #[error("the socket for steps: {0}{advice}", advice = as_root(.0))]
     Socket(io::Error),
@@ -246,6 +256,7 @@ impl Failed for Failure {
             | Self::OtherModel { .. }
             | Self::Refused { .. }
             | Self::Model(_)
+            | Self::Recorded { .. }
             | Self::Board(_) => exit::INPUT,
             Self::Session(SessionError::LimitTooLow { .. } | SessionError::Disobeys { .. })
             | Self::Limit { .. }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
+use wattgate_cli::arguments::{Given, number, of};
 use wattgate_cli::quantity;
 use wattgate_runtime::Milliwatts;
 
@@ -84,7 +85,9 @@ impl Common {
                 }
                 self.name = Some(value);
             }
-            "--device" => self.device = Some(parser.value()?.string()?),
+            "--device" => {
+                self.device = Some(parser.value()?.string().map_err(of(option))?);
+            }
             "--root" => {
                 let root = PathBuf::from(parser.value()?);
                 // A root that was mistyped is not made.
@@ -117,7 +120,7 @@ pub fn parse(
         json: false,
         workload: Workload::default(),
     };
-    let mut given: Vec<String> = Vec::new();
+    let mut given = Given::default();
     loop {
         let option = match parser.next()? {
             Some(Arg::Short(letter)) => format!("-{letter}"),
@@ -128,14 +131,12 @@ pub fn parse(
             }
             None => break,
         };
-        // Of two limits, one would be ignored in silence.
-        if option != REPEATABLE && given.contains(&option) {
-            return Err(lexopt::Error::from(format!("{option} is given twice")).into());
+        if option != REPEATABLE {
+            given.add_option(option.clone())?;
         }
         if !common.take(&option, &mut parser)? && !take(&option, &mut parser)? {
             return Err(lexopt::Error::UnexpectedOption(option).into());
         }
-        given.push(option);
     }
     common.workload.check()?;
     Ok(common)
@@ -222,8 +223,11 @@ impl Plan {
                 };
             }
             "-o" => self.output = Some(PathBuf::from(parser.value()?)),
-            "--planner" => self.planner = parser.value()?.string()?,
-            "--reference" => self.references.push(parser.value()?.string()?),
+            "--planner" => self.planner = parser.value()?.string().map_err(of(option))?,
+            "--reference" => {
+                let reference = parser.value()?.string().map_err(of(option))?;
+                self.references.push(reference);
+            }
             "--spread" => {
                 let percent = within(parser, "--spread", 0.01..=20.0, "0.01 … 20")?;
                 self.rules.spread = percent / 100.0;
@@ -233,7 +237,7 @@ impl Plan {
                 self.rules.longest = Duration::from_secs_f64(seconds);
             }
             "--caps" => self.caps = true,
-            "--seed" => self.seed = parser.value()?.parse()?,
+            "--seed" => self.seed = number(parser, option)?,
             "--minibatch" => {
                 let size = within(parser, "--minibatch", 1..=u32::MAX, "a number above 0")?;
                 self.feeding.minibatch = Some(size);
@@ -255,11 +259,11 @@ impl Plan {
 
 /// The value of `--limit`.
 pub fn limit(parser: &mut Parser) -> Result<Milliwatts, Failure> {
-    let value = parser.value()?.string()?;
+    let value = parser.value()?.string().map_err(of("--limit"))?;
     quantity::power(&value).map_err(|_| Failure::Value {
         option: "--limit",
         value,
-        expected: "a power such as 20W",
+        expected: "a power with its unit, such as 20W or 20000mW",
     })
 }
 

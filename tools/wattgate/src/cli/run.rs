@@ -69,7 +69,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         }
         Ok(true)
     })?;
-    let limit = power.ok_or(Failure::Missing("--limit"))?;
+    let limit = power.ok_or(Failure::Missing("--limit, such as --limit 20W"))?;
     let wanted = aim.wanted()?;
     let mut deadline = DeadlineWatch::from_wanted(wanted);
     let mut going = hold::Going::new();
@@ -129,9 +129,11 @@ fn learned(common: &Common, folder: &Path) -> Option<PathBuf> {
 fn configured(root: &Path) -> Result<PathBuf, Failure> {
     match Config::read(&config(root)) {
         Ok(config) => Ok(config.model),
-        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => Err(
-            Failure::Missing("--model: the workload has no model, and the daemon no config"),
-        ),
+        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(Failure::Missing(
+                "--model: the workload has no model, and the daemon no config; `wattgate learn` makes both",
+            ))
+        }
         Err(error) => Err(error.into()),
     }
 }

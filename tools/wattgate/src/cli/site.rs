@@ -64,7 +64,9 @@ impl Site {
         let compatible = &board.identity().compatible;
         let known = || compatibility::board_name(compatible).map(str::to_owned);
         let device = common.device.clone().or_else(known);
-        let device = device.ok_or(Failure::Missing("--device: the board's name is not known"))?;
+        let device = device.ok_or(Failure::Missing(
+            "--device: the board's name is not known; choose one for its corpora and models",
+        ))?;
         // Before the corpus is opened: another process may be writing to it.
         let right = match Lock::take(&common.root) {
             Ok(lock) => {

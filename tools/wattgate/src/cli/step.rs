@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser, ValueExt};
 use rustix::fs::{FlockOperation, OFlags, flock};
+use wattgate_cli::arguments::{number, of};
 use wattgate_cli::exit::note;
 use wattgate_cli::steps::{SOCKET, StepLine};
 
@@ -48,9 +49,11 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
     let (mut count, mut items, mut name) = (None, None, None);
     while let Some(argument) = parser.next()? {
         match argument {
-            Arg::Long("count") => count = Some(parser.value()?.parse()?),
-            Arg::Long("items") => items = Some(parser.value()?.parse()?),
-            Arg::Long("name") => name = Some(parser.value()?.string()?),
+            Arg::Long("count") => count = Some(number(&mut parser, "--count")?),
+            Arg::Long("items") => items = Some(number(&mut parser, "--items")?),
+            Arg::Long("name") => {
+                name = Some(parser.value()?.string().map_err(of("--name"))?);
+            }
             Arg::Long("socket") => socket = Some(PathBuf::from(parser.value()?)),
             argument => return Err(argument.unexpected().into()),
         }

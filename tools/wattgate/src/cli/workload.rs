@@ -101,7 +101,9 @@ impl Workload {
             return Err(Failure::Missing("--attach, which --log is for"));
         }
         if self.attach.is_none() && self.command.is_empty() {
-            return Err(Failure::Missing("PROGRAM"));
+            return Err(Failure::Missing(
+                "PROGRAM: write the workload's command after `--`, such as `-- python3 train.py`, or name a process with --attach",
+            ));
         }
         match (&self.log, &self.steps_from, self.attach) {
             (Some(_), None, _) => Err(Failure::Missing("--steps-from, which says what counts")),

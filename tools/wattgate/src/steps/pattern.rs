@@ -79,12 +79,23 @@ pub struct Pattern {
 /// Why a text is not a [`Pattern`].
 #[derive(Clone, Debug, Error)]
 pub enum PatternError {
-    #[error("{0}")]
-    Syntax(#[from] regex::Error),
+    #[error(
+        "`{pattern}` is neither a known tool nor a regular expression: {}; quote it for the shell, and escape brackets that are \
+         text",
+        cause(why)
+    )]
+    Syntax { pattern: String, why: regex::Error },
     #[error("`{pattern}` has a group `{group}`; the groups are {GROUPS}")]
     UnknownGroup { pattern: String, group: String },
     #[error("`{0}` has several of the groups count, rate and period; expected one of them")]
     SeveralGroups(String),
+}
+
+/// The last line of what the parser says, which shows the pattern before.
+fn cause(why: &regex::Error) -> String {
+    let text = why.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.trim().trim_start_matches("error: ").to_owned()
 }
 
 /// What a line says.
@@ -143,7 +154,11 @@ impl Pattern {
     /// `period` the time of a step. Without groups each line that matches is a step.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let tool = TOOLS.iter().find(|(name, _)| *name == text);
-        let regex = Regex::new(tool.map_or(text, |(_, pattern)| pattern))?;
+        let regex = Regex::new(tool.map_or(text, |(_, pattern)| pattern));
+        let regex = regex.map_err(|why| PatternError::Syntax {
+            pattern: text.to_owned(),
+            why,
+        })?;
         let named: Vec<(usize, &str)> = regex
             .capture_names()
             .enumerate()

@@ -101,7 +101,15 @@ impl StepSocket {
             socket.directory = Some(own);
             return Ok(socket);
         }
-        let temporary = tempfile::Builder::new().prefix("wattgate-").tempdir()?;
+        let temporary = tempfile::Builder::new().prefix("wattgate-").tempdir();
+        // The library's message names the temporary folder, which the user did not ask for.
+        let temporary = temporary.map_err(|why| {
+            let folder = std::env::temp_dir();
+            let why = format!("{}: {}", folder.display(), why.kind());
+            io::Error::other(format!(
+                "{why}; name a folder that you may write to with TMPDIR"
+            ))
+        })?;
         fs::set_permissions(temporary.path(), Permissions::from_mode(0o755))?;
         let mut socket = Self::at(&temporary.path().join("steps"))?;
         socket.directory = Some(temporary.keep());

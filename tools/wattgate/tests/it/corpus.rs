@@ -175,7 +175,7 @@ fn a_file_of_another_workload_or_kind_is_refused_and_kept() {
         fs::write(&path, foreign).expect("written");
         let error = open(&path).expect_err("no corpus");
         assert!(
-            error.contains("the first line is not `kind,device,workload,tpc_pg_mask,unit,cores,"),
+            error.contains("the first line is not the header of a corpus of `wattgate profile`"),
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).expect("text"), foreign);

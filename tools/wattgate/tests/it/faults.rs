@@ -197,7 +197,10 @@ fn sigterm_ends_a_session_and_keeps_its_rows() {
     session.send(Signal::TERM);
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");
-    assert!(errors.ends_with("error: stopped\n"), "{errors}");
+    assert!(
+        errors.ends_with("error: stopped by a signal; the corpus keeps all rows so far\n"),
+        "{errors}"
+    );
     let rows = living.rows().len();
     let note = format!("corpus.csv has {rows} rows; the next run goes on from there");
     assert!(errors.contains(&note), "{errors}");
@@ -228,7 +231,7 @@ fn a_held_workload_that_fails_fails_the_command() {
         workload(&mut command, &format!("echo step 1; sleep 0.5; {end}"));
         let (found, held, errors) = run(&mut command);
         assert_eq!(found, Some(code), "{errors}");
-        let is_held = |line: &str| line.starts_with("held 30000 mW for ");
+        let is_held = |line: &str| line.starts_with("held 30 W for ");
         assert!(held.lines().any(is_held), "{held}");
         assert_eq!(
             errors.contains("ended with exit code 3"),
@@ -313,8 +316,8 @@ fn run_needs_a_model() {
 fn half_a_deadline_is_refused() {
     let living = Living::start();
     for (arguments, message) in [
-        ("--steps 5", "belong together"),
-        ("--epochs 5 --within 1h", "belong together"),
+        ("--steps 5", "need each other"),
+        ("--epochs 5 --within 1h", "need each other"),
         ("--deadline 33ms --steps 5 --within 1h", "two deadlines"),
         (
             "--objective fastest --deadline 33ms",
@@ -543,7 +546,7 @@ fn a_limit_below_all_modes_is_refused_before_any_row() {
         &living,
         &mut command,
         4,
-        "no mode is within the limit of 4000 mW",
+        "no mode is within the limit of 4 W",
     );
     assert!(living.rows().is_empty());
 }
@@ -696,7 +699,7 @@ fn the_end_of_an_attached_process_is_no_signal() {
     let (code, _, errors) = session.end();
     assert_eq!(code, Some(5), "{errors}");
     assert!(
-        errors.ends_with("error: the workload has ended\n"),
+        errors.ends_with("error: the workload has ended before all modes were measured; let it run for longer, such as for more epochs\n"),
         "{errors}"
     );
     living.await_settings(&before);

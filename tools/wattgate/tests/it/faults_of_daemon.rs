@@ -239,7 +239,7 @@ fn run_leases_a_limit_that_ends_with_it() {
         let (code, held, errors) = session.end();
         if signal == Signal::TERM {
             assert_eq!(code, Some(0), "{errors}");
-            let is_held = |line: &str| line.starts_with("held 20000 mW for ");
+            let is_held = |line: &str| line.starts_with("held 20 W for ");
             assert!(held.lines().any(is_held), "{held}");
         }
         daemon.await_held(30_000, Source::Config);
@@ -285,7 +285,7 @@ fn what_was_learned_holds_in_the_daemon() {
     assert!(living.rows().is_empty());
     let (code, held, errors) = learn("models/work.wgt");
     assert_eq!(code, Some(0), "{errors}");
-    let is_held = |line: &str| line.starts_with("held 25000 mW for ");
+    let is_held = |line: &str| line.starts_with("held 25 W for ");
     assert!(held.lines().any(is_held), "{held}");
     assert!(
         errors.contains("etc/wattgated.toml stays as it is"),

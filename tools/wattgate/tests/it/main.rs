@@ -6,6 +6,8 @@ mod bed;
 mod board;
 #[path = "../../../cli/tests/shared/every_program.rs"]
 mod every_program;
+#[path = "../../../cli/tests/it/transcript.rs"]
+mod transcript;
 
 mod command_line;
 mod corpus;
@@ -13,6 +15,7 @@ mod faults;
 mod faults_of_daemon;
 mod living;
 mod man;
+mod messages;
 mod names;
 mod obedience;
 mod operation;

@@ -159,7 +159,7 @@ fn what_was_learned_is_found_by_its_name() {
         errors.contains("the model is ") && errors.contains("/sh.wgt\n"),
         "{errors}"
     );
-    assert!(held.contains("held 30000 mW"), "{held}");
+    assert!(held.contains("held 30 W"), "{held}");
     // The file is of ResNet-18, which the planner fits whatever the workload is.
     let mut command = learn(&living, &model(), &[]);
     workload(&mut command, STEPS);
@@ -188,7 +188,7 @@ fn what_would_fail_after_all_measuring_fails_before_it() {
         &living,
         &["--modes", "4"],
         2,
-        "--modes: 4 modes are too few: a model with a confidence of 95.00 % needs 5\n",
+        "--modes: 4 modes are too few: a model with a confidence of 95 % needs 5; ask for 5 or more\n",
     );
     fs::write(living.path("file"), "no folder").expect("written");
     fails_early(
@@ -222,7 +222,7 @@ fn a_confidence_that_the_modes_do_not_carry_is_refused_before_any_measurement() 
     for (confidence, message) in [
         (
             "0.99",
-            "--modes: 15 modes are too few: a model with a confidence of 99.00 % needs 49\n",
+            "--modes: 15 modes are too few: a model with a confidence of 99 % needs 49; ask for 49 or more\n",
         ),
         ("0.995", "no model has a confidence of 99.50 %"),
     ] {
@@ -272,5 +272,5 @@ fn without_a_place_for_the_config_the_limit_is_held_all_the_same() {
         errors.contains("a config of the daemon needs\nversion = 1\n"),
         "{errors}"
     );
-    assert!(held.contains("held 30000 mW"), "{held}");
+    assert!(held.contains("held 30 W"), "{held}");
 }

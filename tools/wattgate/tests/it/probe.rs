@@ -132,7 +132,7 @@ fn a_file_that_exists_is_not_replaced() {
     let folder = living.folder.path();
     fs::write(folder.join("mine"), "mine").expect("written");
     let outcome = wattgate(folder, &["probe", "--root", "board", "-o", "mine"]);
-    let error = "error: mine: cannot write: entity already exists\n".to_owned();
+    let error = "error: mine: cannot write: the file exists; name a new file\n".to_owned();
     assert_eq!(outcome, (Some(5), String::new(), error));
     assert_eq!(fs::read(folder.join("mine")).expect("read"), b"mine");
 }
@@ -150,16 +150,15 @@ fn a_board_that_cannot_be_used_is_recorded_all_the_same() {
         printed.starts_with("wattgate cannot use this board yet: "),
         "{printed}"
     );
-    let why = "error: no power sensor: expected an INA3221, or an INA2xx at the input of the board, below /sys/class/hwmon\n";
-    let expected = (Some(3), String::new(), why.to_owned());
-    assert_eq!(
-        wattgate(folder.path(), &["check", "--from", "p.gz"]),
-        expected
-    );
-    assert_eq!(
-        wattgate(folder.path(), &["check", "--root", "board"]),
-        expected
-    );
+    let why = "no Jetson is there: no file of cores, clocks or power sensors exists; expected the root of a board's files, which is \
+               / on the board itself\n";
+    for (arguments, place) in [
+        (["check", "--from", "p.gz"], "p.gz: /"),
+        (["check", "--root", "board"], "board"),
+    ] {
+        let expected = (Some(3), String::new(), format!("error: {place}: {why}"));
+        assert_eq!(wattgate(folder.path(), &arguments), expected);
+    }
 }
 
 #[test]
@@ -172,16 +171,20 @@ fn wrong_arguments_and_defective_probes_have_their_exit_codes() {
             2,
             "--seconds: expected 0 … 3600, found `4000`",
         ),
-        (&["probe", "board"], 2, "unexpected argument \"board\""),
+        (
+            &["probe", "board"],
+            2,
+            "`board` is one argument too many; --help shows what is expected",
+        ),
         (
             &["check", "--from", "a", "--root", "b"],
             2,
-            "--from and --root exclude each other",
+            "--from and --root exclude each other; give one of them",
         ),
         (
             &["check", "--from", "text"],
             3,
-            "text: no probe: expected a gzip file",
+            "text: no probe: expected a gzip file, as `wattgate probe` writes it",
         ),
         (
             &["check", "--from", "none"],
@@ -191,7 +194,7 @@ fn wrong_arguments_and_defective_probes_have_their_exit_codes() {
         (
             &["probe", "--root", "none", "-o", "p.gz"],
             5,
-            "--root: none: No such file or directory (os error 2)",
+            "--root: none: No such file or directory (os error 2); expected the folder of a board's files",
         ),
     ];
     for (arguments, code, error) in cases {

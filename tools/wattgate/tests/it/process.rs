@@ -461,7 +461,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&[][..], "missing PROGRAM"),
         (
             &["--attach", own, "true"],
-            "--attach and PROGRAM exclude each other",
+            "--attach and PROGRAM exclude each other; give one of them",
         ),
         (
             &["--attach", "0"],
@@ -475,7 +475,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["--attach", own, "--steps-from", "(x)"], "missing --log"),
         (
             &["--socket", "x", "--steps-from", "(x)", "true"],
-            "--socket and --steps-from exclude each other",
+            "--socket and --steps-from exclude each other; give one of them",
         ),
         (
             &["--steps-from", "(?<steps>x)", "true"],

@@ -301,7 +301,7 @@ fn a_limit_below_the_lowest_mode_ends_the_session() {
     let done = profile(Bench::new(name, "resnet18"), least, &[least], Some(5));
     let error = done.result.expect_err("too low").to_string();
     assert!(
-        error.contains("no mode is within the limit of 5000 mW"),
+        error.contains("no mode is within the limit of 5 W"),
         "{error}"
     );
     // The first step would take longer than it takes to know.

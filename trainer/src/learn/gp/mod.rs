@@ -41,7 +41,9 @@ const JITTER: f64 = 1e-7;
 
 /// No hyperparameters gave a positive definite covariance matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the Gaussian process has a singular kernel on these modes")]
+#[error(
+    "the clocks and cores of these modes are too much alike to fit a model; measure modes that differ more"
+)]
 pub struct SingularCovariance;
 
 /// Training points.

@@ -411,7 +411,8 @@ fn a_fit_takes_the_axes_of_a_board() {
     .json();
     assert_eq!(transferred["modes_in_grid"], 96);
     let replaced = run(path, "fit corpus.csv --board named.wgt -o named.wgt");
-    let expected = "error: named.wgt: the output would replace an input\n";
+    let expected =
+        "error: named.wgt: the output would replace an input; name another file with -o\n";
     assert_eq!((replaced.code, replaced.stderr.as_str()), (2, expected));
 }
 

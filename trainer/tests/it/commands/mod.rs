@@ -181,24 +181,33 @@ fn models_that_are_none_are_refused_by_name() {
     flipped[300] ^= 4;
     let mut newer = model.clone();
     newer[4] = 6;
-    let cases: [(&[u8], &str); 5] = [
-        (&model[..500], "truncated: shorter than its header says"),
-        (&flipped, "damaged: the checksum does not match"),
+    let again = "copy the file again, or train the model again";
+    let fitted = "expected a model, as `wattgate-trainer fit` writes it";
+    let release = "use a later release of wattgate, or train the model again with this one";
+    let cases: [(&[u8], &str, &str); 5] = [
+        (
+            &model[..500],
+            "truncated: shorter than its header says",
+            again,
+        ),
+        (&flipped, "damaged: the checksum does not match", again),
         (
             b"\x7fELF, or anything else of some length",
             "not a wattgate model file",
+            fitted,
         ),
         (
             &newer,
             "written in format version 6; this reader knows versions 1 … 5",
+            release,
         ),
-        (b"", "shorter than a model file's header"),
+        (b"", "shorter than a model file's header", fitted),
     ];
-    for (bytes, why) in cases {
+    for (bytes, why, advice) in cases {
         write(path, "other.wgt", bytes);
         for command in ["inspect other.wgt", "predict other.wgt", "select other.wgt"] {
             let refused = run(path, command);
-            let message = format!("error: other.wgt: {why}\n");
+            let message = format!("error: other.wgt: {why}; {advice}\n");
             assert_eq!((refused.code, refused.stderr), (3, message));
         }
     }

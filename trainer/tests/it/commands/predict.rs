@@ -110,7 +110,7 @@ fn predict_refuses_modes_and_confidences_that_the_model_lacks() {
         (
             "--confidence 0.999",
             3,
-            "error: the model's data supports no confidence above 98.00 %\n",
+            "error: the model's data supports no confidence above 98 %; ask for less, or train on more modes\n",
         ),
     ] {
         let refused = run(folder.path(), &format!("predict model.wgt {arguments}"));

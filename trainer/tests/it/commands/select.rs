@@ -78,7 +78,7 @@ fn select_obeys_limits_objectives_and_constraints() {
     assert_eq!(clock["mode"]["emc_khz"], 800_000);
 
     let text = run(path, "select model.wgt --limit 2.5W");
-    assert!(text.stdout.contains("with 95.00 %"), "{}", text.stdout);
+    assert!(text.stdout.contains("with 95 %"), "{}", text.stdout);
     let other = "another unit of the board: at most ";
     assert!(text.stdout.contains(other), "{}", text.stdout);
     assert!(
@@ -99,7 +99,9 @@ fn select_says_what_is_on_offer_where_nothing_fits() {
     assert_eq!(json["mode"], Value::Null);
     let least = json["least_power_mw"].as_u64().expect("a power");
     let message = format!(
-        "error: no mode fits: the least power on offer is {least} mW including the guard band\n"
+        "error: no mode fits: the least power on offer is {}.{:03} W including the guard band; raise the limit\n",
+        least / 1_000,
+        least % 1_000
     );
     assert_eq!(refused.stderr, message);
     let answered = run(path, &format!("select model.wgt --limit {least}mW --json"));
@@ -115,11 +117,11 @@ fn select_says_what_is_on_offer_where_nothing_fits() {
     for (constraint, message) in [
         (
             "--min-cores 5",
-            "error: no mode on offer has more than 4 cores\n",
+            "error: no mode on offer has more than 4 cores; ask for 4 or fewer\n",
         ),
         (
             "--emc 801MHz",
-            "error: no mode on offer has this memory clock\n",
+            "error: no mode on offer has this memory clock; ask for one of the model's grid\n",
         ),
     ] {
         let refused = run(path, &format!("select model.wgt {constraint}"));
@@ -170,6 +172,6 @@ fn a_confidence_beyond_the_guard_band_is_refused() {
         folder.path(),
         "select model.wgt --limit 3W --confidence 0.999",
     );
-    let message = "error: the model's data supports no confidence above 99.00 %\n";
+    let message = "error: the model's data supports no confidence above 99 %; ask for less, or train on more modes\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, message));
 }

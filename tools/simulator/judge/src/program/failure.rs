@@ -4,6 +4,7 @@ use std::io;
 
 use thiserror::Error;
 use wattgate_board_tables::BoardError;
+use wattgate_cli::arguments::Told;
 use wattgate_cli::exit::{self, Failed};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::ShardError;
@@ -20,7 +21,7 @@ use wattgate_simulated_board::workload::WorkloadError;
 /// Why a command failed.
 #[derive(Debug, Error)]
 pub enum Failure {
-    #[error("{0}")]
+    #[error("{}", Told(.0))]
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
@@ -39,7 +40,7 @@ pub enum Failure {
         least: String,
         most: String,
     },
-    #[error("{0} and {1} exclude each other")]
+    #[error("{0} and {1} exclude each other; give one of them")]
     Exclusive(&'static str, &'static str),
     #[error("{0}")]
     Probe(#[from] OpenError),
@@ -73,7 +74,7 @@ pub enum Failure {
     Plot(String),
     #[error("the trainer failed: {0}")]
     Trainer(String),
-    #[error("{0} anchors are not met")]
+    #[error("{0} anchors are not met; the rows above tell which")]
     Anchors(usize),
     #[error("{0}")]
     Shard(#[from] ShardError),

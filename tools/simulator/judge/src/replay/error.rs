@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use wattgate_board_tables::BoardError;
+use wattgate_cli::model::advice;
 use wattgate_runtime::FormatError;
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
 use wattgate_simulated_board::workload::WorkloadError;
@@ -17,7 +18,7 @@ pub enum ReplayError {
     #[error("{}: cannot read: {source}", path.display())]
     Model { path: PathBuf, source: io::Error },
     /// The file is not a model.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}; {}", path.display(), advice(why))]
     Format { path: PathBuf, why: FormatError },
     /// The model predicts the time only.
     #[error("{}: the model does not predict power", path.display())]

@@ -331,10 +331,10 @@ struct Log(Vec<LogLine>);
 
 impl Log {
     fn add(&mut self, lines: Vec<LogLine>) {
-        // Each line starts with its priority for the journal, such as `<6>`.
-        let text = |line: String| match line.split_once('>') {
-            Some((_, text)) => text.to_owned(),
-            None => line,
+        let text = |line: String| {
+            let mut words = ["error: ", "warning: "].into_iter();
+            let text = words.find_map(|word| line.strip_prefix(word).map(str::to_owned));
+            text.unwrap_or(line)
         };
         let lines = lines.into_iter().map(|(at, line)| (at, text(line)));
         self.0.extend(lines);

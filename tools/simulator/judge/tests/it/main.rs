@@ -5,6 +5,8 @@ mod common;
 mod eventually;
 #[path = "../../../../cli/tests/shared/every_program.rs"]
 mod every_program;
+#[path = "../../../../cli/tests/it/transcript.rs"]
+mod transcript;
 
 mod commands;
 mod deadlines;
@@ -12,6 +14,7 @@ mod fleet;
 mod help;
 mod judge;
 mod loads;
+mod messages;
 mod process;
 mod replay;
 mod running;

@@ -163,7 +163,10 @@ fn a_probe_that_cannot_be_served_is_refused_by_name() {
     let error = |code, text: &str| (Some(code), format!("error: {text}\n"));
     assert_eq!(
         outcome(&mut from(folder.path(), "text")),
-        error(3, "text: no probe: expected a gzip file")
+        error(
+            3,
+            "text: no probe: expected a gzip file, as `wattgate probe` writes it"
+        )
     );
     assert_eq!(
         outcome(&mut from(folder.path(), "none")),
@@ -174,7 +177,7 @@ fn a_probe_that_cannot_be_served_is_refused_by_name() {
     );
     assert_eq!(
         outcome(from(folder.path(), "text").args(["--mode", "2"])),
-        error(2, "--from and --mode exclude each other")
+        error(2, "--from and --mode exclude each other; give one of them")
     );
     assert_eq!(
         outcome(

@@ -392,7 +392,11 @@ fn wrong_arguments_are_named() {
     let cases: [(&[&str], i32, &str); 9] = [
         (&["--workload", "lenet"], 2, "missing --root"),
         (&["--root", root], 2, "missing --workload"),
-        (&["--speed", "10x"], 2, "invalid option '--speed'"),
+        (
+            &["--speed", "10x"],
+            2,
+            "there is no option --speed; --help lists the options",
+        ),
         (
             &["--steps", "0"],
             2,

@@ -174,7 +174,7 @@ fn only_modes_with_the_configured_cores_are_chosen() {
     assert!(
         error
             .to_string()
-            .ends_with("no mode that the board supports has 13 to 64 cores")
+            .ends_with("that the board supports has 13 to 64 cores; there are 2, 4, 6, 8, 10, 12")
     );
 }
 

@@ -107,9 +107,16 @@ fn the_format_is_stable() {
 #[test]
 fn a_file_that_is_no_probe_is_refused_by_name() {
     let read = |bytes: &[u8]| Probe::read(bytes).expect_err("no probe").to_string();
-    assert_eq!(read(b""), "no probe: expected a gzip file");
-    assert_eq!(read(LINES.as_bytes()), "no probe: expected a gzip file");
-    let no_header = "no probe: line 1 is not a header with a version";
+    assert_eq!(
+        read(b""),
+        "no probe: expected a gzip file, as `wattgate probe` writes it"
+    );
+    assert_eq!(
+        read(LINES.as_bytes()),
+        "no probe: expected a gzip file, as `wattgate probe` writes it"
+    );
+    let no_header =
+        "no probe: line 1 is not a header with a version; name a file of `wattgate probe`";
     assert_eq!(read(&packed("")), no_header);
     assert_eq!(read(&packed("hello\n")), no_header);
     assert_eq!(read(&packed("{\"end\":0}\n")), no_header);

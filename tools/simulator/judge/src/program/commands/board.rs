@@ -11,6 +11,7 @@ use crate::help::{boards_and_workloads, paragraphs};
 use crate::served::Served;
 use crate::signals;
 use wattgate_board_tables::Board;
+use wattgate_cli::arguments::number;
 use wattgate_probe::format::Probe;
 use wattgate_probe::recorded::Recorded;
 use wattgate_simulated_board::tree::Tree;
@@ -124,9 +125,9 @@ fn parse(mut parser: Parser) -> Result<Arguments, Failure> {
             Arg::Long("from") => from = Some(PathBuf::from(parser.value()?)),
             Arg::Long("root") => root = Some(PathBuf::from(parser.value()?)),
             Arg::Long("workload") => workload = Some(parser.value()?.string()?),
-            Arg::Long("mode") => mode = Some(parser.value()?.parse()?),
-            Arg::Long("unit") => unit = Some(parser.value()?.parse()?),
-            Arg::Long("seed") => seed = Some(parser.value()?.parse()?),
+            Arg::Long("mode") => mode = Some(number(&mut parser, "--mode")?),
+            Arg::Long("unit") => unit = Some(number(&mut parser, "--unit")?),
+            Arg::Long("seed") => seed = Some(number(&mut parser, "--seed")?),
             Arg::Long("speed") => speed = factor(parser.value()?)?,
             Arg::Long("trace") => trace = Some(PathBuf::from(parser.value()?)),
             argument => return Err(argument.unexpected().into()),

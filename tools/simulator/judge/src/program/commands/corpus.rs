@@ -9,6 +9,7 @@ use crate::help::{boards_and_workloads, paragraphs};
 use crate::options;
 use crate::output::print;
 use wattgate_board_tables::Board;
+use wattgate_cli::arguments::number;
 use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::idle_modes;
 use wattgate_simulated_board::corpus::{Feeding, Modes, csv, fed_csv, with_idle};
@@ -85,8 +86,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("columns") => columns = true,
             Arg::Long("idle") => idle = true,
             Arg::Long("modes") => modes = which(&arguments.value()?.string()?)?,
-            Arg::Long("unit") => unit = Unit::drawn(arguments.value()?.parse()?),
-            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Long("unit") => unit = Unit::drawn(number(&mut arguments, "--unit")?),
+            Arg::Long("seed") => seed = number(&mut arguments, "--seed")?,
             Arg::Short('o') | Arg::Long("output") => {
                 output = Some(PathBuf::from(arguments.value()?));
             }

@@ -9,6 +9,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use crate::failure::Failure;
 use crate::options::number;
 use crate::output::{print, print_json};
+use wattgate_cli::arguments;
 use wattgate_cli::output::AtomicFile;
 use wattgate_judge::deadlines::{Case, cases, courses};
 use wattgate_simulated_board::workload::Workload;
@@ -48,7 +49,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("cases") => count = number("--cases", &mut arguments, 1)?,
-            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Long("seed") => seed = arguments::number(&mut arguments, "--seed")?,
             Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
             Arg::Long("workload") => {
                 workload = Workload::named(&arguments.value()?.string()?)?;

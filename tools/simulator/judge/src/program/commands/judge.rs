@@ -10,6 +10,7 @@ use crate::help::{boards_and_workloads, paragraphs};
 use crate::options;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
+use wattgate_cli::arguments::number;
 use wattgate_judge::judge::{Evidence, Quantiles, Subject, Verdict, judge};
 use wattgate_judge::replay::warmth::Fan;
 use wattgate_simulated_board::unit::Unit;
@@ -80,8 +81,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("workload") => {
                 workload = Some(Workload::named(&arguments.value()?.string()?)?);
             }
-            Arg::Long("mode") => boot = Some(arguments.value()?.parse()?),
-            Arg::Long("unit") => unit = Unit::drawn(arguments.value()?.parse()?),
+            Arg::Long("mode") => boot = Some(number(&mut arguments, "--mode")?),
+            Arg::Long("unit") => unit = Unit::drawn(number(&mut arguments, "--unit")?),
             Arg::Long("fan") => fan = options::fan(arguments.value()?.string()?)?,
             Arg::Long("limit") => evidence.limit = Some(options::limit(&mut arguments)?),
             Arg::Long("model") => evidence.model = Some(PathBuf::from(arguments.value()?)),

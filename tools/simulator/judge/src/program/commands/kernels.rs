@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::help::{boards, paragraphs};
 use crate::output::print;
 use wattgate_board_tables::Board;
+use wattgate_cli::arguments;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::kernels::{Corpus, MOST_UNITS};
 
@@ -55,7 +56,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("rows") => {
                 rows = number(&mut arguments, "--rows", MOST_ROWS, "1 … 100000000")?;
             }
-            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Long("seed") => seed = arguments::number(&mut arguments, "--seed")?,
             Arg::Short('o') | Arg::Long("output") => {
                 output = Some(PathBuf::from(arguments.value()?));
             }

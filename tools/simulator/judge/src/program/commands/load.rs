@@ -8,6 +8,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use crate::failure::Failure;
 use crate::help::{kinds, paragraphs};
 use crate::options;
+use wattgate_cli::arguments::number;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::load::Kind;
 
@@ -50,7 +51,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                     expected: "2 … 604800",
                 })?;
             }
-            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Long("seed") => seed = number(&mut arguments, "--seed")?,
             Arg::Short('o') | Arg::Long("output") => {
                 output = Some(PathBuf::from(arguments.value()?));
             }

@@ -11,6 +11,7 @@ use crate::help::{boards_and_workloads, paragraphs};
 use crate::options;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
+use wattgate_cli::arguments::number;
 use wattgate_judge::Holder;
 use wattgate_judge::replay::report::LoadReport;
 use wattgate_judge::replay::{LoadRun, run as replay, timed_modes, workload_of};
@@ -86,8 +87,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             }
             Arg::Long("calls") => calls = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
-            Arg::Long("unit") => unit = Some(arguments.value()?.parse()?),
-            Arg::Long("seed") => seed = arguments.value()?.parse()?,
+            Arg::Long("unit") => unit = Some(number(&mut arguments, "--unit")?),
+            Arg::Long("seed") => seed = number(&mut arguments, "--seed")?,
             Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
             Arg::Long("json") => json = true,
             argument => return Err(argument.unexpected().into()),

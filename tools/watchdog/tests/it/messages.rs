@@ -1,0 +1,174 @@
+//! The messages that a user of `wattgated` may meet. tests/golden/messages.txt has those that a command makes where no
+//! daemon runs, tests/golden/messages-of-daemon.txt what a daemon refuses, and tests/golden/messages-of-states.txt the
+//! messages and log lines that need a state of the board.
+//!
+//! `WATTGATE_UPDATE_GOLDEN=1 cargo test -p wattgate-watchdog --test it messages` writes them anew.
+
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, iter};
+
+use wattgate_board::{DiscoverError, Disobedience, Missing, SampleError, SampleFault};
+use wattgate_runtime::{Milliseconds, Milliwatts};
+use wattgate_watchdog::client::ClientError;
+use wattgate_watchdog::control::Event;
+use wattgate_watchdog::distrust::Distrust;
+use wattgate_watchdog::lesson::{NoLesson, Unusable};
+use wattgate_watchdog::lock::LockError;
+use wattgate_watchdog::setup::SetupError;
+
+use crate::common::weights;
+use crate::transcript;
+use crate::wattgated::{Rig, with_board};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_wattgated");
+
+/// A folder with a board, two models and, as `head`, a config.
+fn folder(root: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    symlink(root, folder.path().join("board")).expect("linked");
+    for (model, name) in [
+        ("orin-agx-64-resnet18.wgt", "model.wgt"),
+        ("orin-nano-8-super-resnet18.wgt", "other.wgt"),
+    ] {
+        fs::copy(weights(model), folder.path().join(name)).expect("copied");
+    }
+    folder
+}
+
+#[test]
+fn messages_without_a_daemon_are_the_golden_ones() {
+    // The files of a board at rest.
+    let (rig, _mirror) = Rig::new("25W");
+    let folder = folder(&rig.root);
+    let golden = Path::new(GOLDEN).join("messages.txt");
+    transcript::compare(&golden, folder.path(), &[PROGRAM]);
+}
+
+#[test]
+fn refusals_of_a_daemon_are_the_golden_ones() {
+    with_board("25W", |rig| {
+        rig.configure_copy("limit = \"25W\"");
+        let folder = rig.config.parent().expect("a folder");
+        let other = weights("orin-nano-8-super-resnet18.wgt");
+        fs::copy(other, folder.join("other.wgt")).expect("copied");
+        let _daemon = rig.run("tracking");
+        let golden = Path::new(GOLDEN).join("messages-of-daemon.txt");
+        transcript::compare(&golden, folder, &[PROGRAM]);
+    });
+}
+
+#[test]
+fn messages_of_states_are_the_golden_ones() {
+    let path = || PathBuf::from("/run/wattgated/socket");
+    let client = [
+        io::ErrorKind::PermissionDenied.into(),
+        io::ErrorKind::ConnectionRefused.into(),
+        io::ErrorKind::WouldBlock.into(),
+        io::ErrorKind::UnexpectedEof.into(),
+        io::Error::other("the answer has another protocol version"),
+    ];
+    let client = client.map(|why| ClientError::NoDaemon { path: path(), why }.to_string());
+    let root = || PathBuf::from("/");
+    let labels = ["VDD_CPU_GPU_CV", "VDD_SOC"].map(str::to_owned);
+    let setup = [
+        SetupError::Board(DiscoverError::PowerUnknown {
+            root: root(),
+            labels: labels.to_vec(),
+        }),
+        SetupError::Board(DiscoverError::PowerUnknown {
+            root: root(),
+            labels: Vec::new(),
+        }),
+        SetupError::Board(DiscoverError::NoBoard { root: root() }),
+        SetupError::Board(DiscoverError::NothingToSet {
+            root: root(),
+            missing: vec![Missing {
+                what: "cores",
+                path: "/sys/devices/system/cpu".into(),
+                why: io::ErrorKind::NotFound,
+            }],
+        }),
+        SetupError::Board(DiscoverError::TooManyCores { cores: 128 }),
+        SetupError::NoPower {
+            path: "time.wgt".into(),
+        },
+        SetupError::OtherTpcs {
+            path: "model.wgt".into(),
+            profiled: 0,
+            board: 0xf0,
+        },
+        SetupError::NotProfiled {
+            path: "model.wgt".into(),
+        },
+        SetupError::NoInput,
+    ];
+    let lock = LockError::Held {
+        path: "/run/wattgated/lock".into(),
+        holder: "4711".to_owned(),
+    };
+    let distrusts = [
+        Distrust::Flat {
+            span: 180.0,
+            rise: 1.02,
+        },
+        Distrust::TooLow {
+            highest: Milliwatts(40),
+            idle: Milliwatts(7_100),
+        },
+        Distrust::Contradicted {
+            measured: Milliwatts(24_900),
+            predicted: Milliwatts(6_100),
+        },
+    ];
+    let lessons = [NoLesson::NoLoad, NoLesson::NoUnit, NoLesson::NoSensor];
+    let unusable = [
+        Unusable::Damaged {
+            path: "/var/lib/wattgate/unit".into(),
+        },
+        Unusable::Other("unit"),
+        Unusable::Future,
+        Unusable::Old { days: 500 },
+    ];
+    let knob = Disobedience {
+        path: Arc::from(Path::new("/sys/devices/system/cpu/cpu4/online")),
+        wanted: 0,
+        is: Some(1),
+        why: None,
+    };
+    let sample = SampleError {
+        rail: "VIN_SYS_5V0".into(),
+        fault: SampleFault::Missing,
+    };
+    let events = [
+        Event::Distrusted(distrusts[0]),
+        Event::Disobeys(&knob),
+        Event::Obeys(&knob.path),
+        Event::NoSample(&sample),
+        Event::SampleAgain,
+        Event::Slept(Milliseconds(90_000)),
+        Event::BackstopChanged,
+        Event::Derated("too hot"),
+        Event::CannotHold {
+            measured: Milliwatts(21_500),
+            limit: Milliwatts(20_000),
+        },
+        Event::HoldsAgain,
+        Event::Lowered,
+        Event::Capped,
+        Event::NotCapped,
+        Event::NotThrottled,
+    ];
+    let lines = client.into_iter();
+    let lines = lines.chain(setup.iter().map(SetupError::to_string));
+    let lines = lines.chain(iter::once(lock.to_string()));
+    let lines = lines.chain(distrusts.iter().map(Distrust::to_string));
+    let lines = lines.chain(lessons.iter().map(NoLesson::to_string));
+    let lines = lines.chain(unusable.iter().map(Unusable::to_string));
+    let lines: Vec<String> = lines.chain(events.iter().map(Event::to_string)).collect();
+    let golden = Path::new(GOLDEN).join("messages-of-states.txt");
+    transcript::settle(&golden, &format!("{}\n", lines.join("\n")));
+}
