@@ -377,7 +377,7 @@ fn offered<'a>(all: &'a [Named<'a>], size: Option<Size>) -> Result<Vec<&'a Named
         }
         if size.is_some() && provenance.minibatch.is_none() {
             return incomparable(
-                "the model states no minibatch, so it cannot be chosen by one".to_owned(),
+                "the model states no minibatch, so it cannot be chosen by one; leave --minibatch out".to_owned(),
             );
         }
         if all.len() > 1 && named.model.has_power() != first.model.has_power() {

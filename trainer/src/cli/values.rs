@@ -30,7 +30,7 @@ pub enum ValueError {
 pub fn sizes(sizes: impl Iterator<Item = Option<u32>>) -> String {
     let sizes: BTreeSet<u32> = sizes.flatten().collect();
     match sizes.is_empty() {
-        true => "none is told".to_owned(),
+        true => "no row states one, so leave --minibatch out".to_owned(),
         false => {
             let texts: Vec<String> = sizes.iter().map(u32::to_string).collect();
             format!("there are {}", texts.join(", "))
