@@ -205,9 +205,14 @@ fn once_safe_needs_neither_config_nor_model() {
         });
         let config = rig.config.display();
         fs::write(&rig.config, "limit = 15\n").expect("written");
-        let unread =
-            format!("{config}: the config cannot be read: No such file or directory (os error 2)");
-        for why in [format!("{config}:1: missing field `version`"), unread] {
+        let unread = format!(
+            "{config}: the config cannot be read: No such file or directory (os error 2); `wattgate learn` writes one, \
+                 wattgated.toml(5) tells its keys"
+        );
+        for why in [
+            format!("{config}:1: missing field `version`; see wattgated.toml(5)"),
+            unread,
+        ] {
             let (code, errors) = once_safe(rig);
             assert_eq!(code, Some(0), "{errors}");
             assert!(errors.starts_with(&format!("<4>{why}\n{done}")), "{errors}");
@@ -261,7 +266,7 @@ fn once_safe_sets_what_obeys_and_names_what_does_not() {
             let (code, errors) = once_safe(rig);
             (code == Some(6)).then_some(errors)
         });
-        let expected = "1 of the board's knobs do not obey: ";
+        let expected = "the mode is set, but for knobs that do not obey (1): ";
         assert!(errors.contains(expected), "{errors}");
         assert!(errors.contains("cpu7/online: wanted 0, is 1"), "{errors}");
         eventually("all other cores are offline", || {

@@ -354,7 +354,7 @@ fn a_lowered_limit_holds_though_the_disk_is_full() {
         .expect("made");
         let (code, _, errors) = outcome(rig.client("set-limit").arg("15W"));
         assert_eq!(code, Some(0), "{errors}");
-        daemon.logs("<4>cannot save the limits of clients, which a reboot would lose: ");
+        daemon.logs("<4>the limits of clients are not saved, so a reboot would lose them: ");
         assert_eq!(shown(rig), (15, false));
         daemon.stop();
         // The copy in memory survives the restart.

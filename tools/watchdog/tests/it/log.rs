@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write, pipe};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write, pipe};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -41,8 +41,12 @@ fn drain(reader: &mut (impl Read + AsFd)) -> String {
 fn start(rig: &Rig, stderr: impl Into<OwnedFd>) -> Daemon {
     let mut command = rig.command("run");
     let stderr: OwnedFd = stderr.into();
-    let stat = rustix::fs::fstat(&stderr).expect("open");
-    command.env("JOURNAL_STREAM", format!("{}:{}", stat.st_dev, stat.st_ino));
+    // As systemd tells a unit that its log goes to the journal.
+    if !stderr.is_terminal() {
+        let stat = rustix::fs::fstat(&stderr).expect("open");
+        let stream = format!("{}:{}", stat.st_dev, stat.st_ino);
+        command.env("JOURNAL_STREAM", stream);
+    }
     command.stderr(Stdio::from(stderr));
     Daemon::from_child(command.spawn().expect("started"))
 }

@@ -418,7 +418,12 @@ fn a_disk_that_is_full_ends_the_session_and_breaks_no_row() {
     let script = "trap '' XFSZ; exec \"$@\"";
     let mut command = living.profile_by(&["prlimit", &limit, "sh", "-c", script, "sh"]);
     workload(&mut command, STEPS);
-    fails(&living, &mut command, 5, "corpus.csv: File too large");
+    fails(
+        &living,
+        &mut command,
+        5,
+        "corpus.csv: the corpus cannot be read or written: File too large",
+    );
     assert_eq!(fs::read(&path).expect("rows"), full);
 }
 
@@ -453,7 +458,7 @@ fn loses_the_sensor(fault: &str, message: &str) {
 
 #[test]
 fn a_sensor_that_is_lost_ends_the_session() {
-    loses_the_sensor("missing", "error: the power sensor: ");
+    loses_the_sensor("missing", "error: the power sensor has failed: ");
 }
 
 #[test]
@@ -594,7 +599,7 @@ fn a_model_that_is_none_is_not_installed() {
         "work.wgt",
     ]);
     workload(&mut command, STEPS);
-    fails(&living, &mut command, 3, "the model: ");
+    fails(&living, &mut command, 3, "the planner's model: ");
     assert_eq!(fs::read(living.path("work.wgt")).expect("there"), b"before");
     assert!(!living.root().join("etc/wattgated.toml").exists());
 }

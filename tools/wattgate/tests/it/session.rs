@@ -319,7 +319,7 @@ fn what_goes_wrong_in_the_middle_is_named_and_keeps_the_rows() {
         ),
         (Trouble::End, "the workload has ended with exit code 1"),
         (Trouble::Stop, "stopped"),
-        (Trouble::NoSensor, "the power sensor: "),
+        (Trouble::NoSensor, "the power sensor has failed: "),
     ] {
         let mut bench = Bench::new(name, "lenet");
         bench.trouble = Some((modes[1].gpu.0, trouble));
@@ -403,7 +403,7 @@ fn a_session_ends_although_its_planner_does_not_answer() {
     let least = lowest(name);
     for (trouble, expected) in [
         (Trouble::Stop, "stopped"),
-        (Trouble::NoSensor, "the power sensor: "),
+        (Trouble::NoSensor, "the power sensor has failed: "),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut bench = Bench::new(name, "lenet");

@@ -133,12 +133,14 @@ fn a_failure_and_a_change_by_another_program_are_named_once() {
     running.inject(&format!("write {CRITICAL} 4984"));
     running.run(5);
     assert!(is_set_for(&mut running, 15));
-    let changed = "another program changed the backstop";
+    let changed = "another program changed the backstop; it is set again";
     assert_eq!(running.log.iter().filter(|it| *it == changed).count(), 1);
     running.inject(&format!("refuse {CRITICAL} EIO"));
     running.control.set_limit(limit(10));
     running.run(5);
-    let failed = |line: &&String| line.starts_with("backstop: ") && line.contains("curr1_crit");
+    let failed = |line: &&String| {
+        line.starts_with("the backstop is not set: ") && line.contains("curr1_crit")
+    };
     assert_eq!(
         running.log.iter().filter(failed).count(),
         1,
@@ -177,6 +179,7 @@ fn a_board_without_limits_of_the_whole_current_refuses_the_key() {
     assert!(matches!(error, SetupError::Backstop(_)), "{error}");
     assert_eq!(
         error.to_string(),
-        "backstop: this board's power sensors have no limit of its whole current"
+        "backstop: this board's power sensors have no limit of its whole current; take the key out, and the daemon holds the limit \
+         without it"
     );
 }

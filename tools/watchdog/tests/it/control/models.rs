@@ -204,11 +204,11 @@ fn a_model_for_another_board_is_refused() {
     for (board, error) in [
         (
             "orin-nx-16",
-            "the model is for `orin-agx-64`, but the board is `orin-nx-16`",
+            "the model is for `orin-agx-64`, but the board is `orin-nx-16`; profile the workload on this board (`wattgate learn`)",
         ),
         (
             "tx2",
-            "the model is for `orin-agx-64`, but the board is `tx2`",
+            "the model is for `orin-agx-64`, but the board is `tx2`; profile the workload on this board (`wattgate learn`)",
         ),
     ] {
         let refused = setup(&booted(board), config("15W")).expect_err(board);
@@ -222,7 +222,7 @@ fn a_model_for_another_board_is_refused() {
         refused.to_string(),
         format!(
             "{}: the board has no CPU clock of the model's grid: the model is for \
-             another board or another L4T release",
+             another board or another L4T release; profile the workload again (`wattgate learn`)",
             tx1.model.display()
         )
     );

@@ -18,7 +18,7 @@ fn caps_of_cooling_are_no_failure_and_no_other_program() {
     assert_eq!(mode, before.1, "{:?}", running.log);
     assert_eq!(status.changes, before.0.changes);
     assert!(running.control.throttling().by_cooling);
-    let capped = "cooling caps a clock: the board is slower than its mode";
+    let capped = "cooling caps a clock: the board is slower than its mode until it is cooler";
     let count = running.log.iter().filter(|line| *line == capped).count();
     assert_eq!(count, 1, "{:?}", running.log);
     assert!(!running.has_logged("another program"), "{:?}", running.log);
