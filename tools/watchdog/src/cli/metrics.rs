@@ -52,7 +52,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 address = arguments
                     .value()?
                     .parse_with(loopback)
-                    .map_err(of("--listen"))?
+                    .map_err(of("--listen"))?;
             }
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Short('h') | Arg::Long("help") => return print(&format!("{USAGE}{EXIT_CODES}")),
