@@ -79,7 +79,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
                 program.extend(arguments.raw_args()?);
             }
             Arg::Long("average") => {
-                average = Some(value(&mut arguments, "--average", wanted_average)?)
+                average = Some(value(&mut arguments, "--average", wanted_average)?);
             }
             Arg::Long("model") => {
                 model = Some(arguments.value()?.string().map_err(of("--model"))?);

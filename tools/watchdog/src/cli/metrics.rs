@@ -56,7 +56,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
                 address = arguments
                     .value()?
                     .parse_with(loopback)
-                    .map_err(of("--listen"))?
+                    .map_err(of("--listen"))?;
             }
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             argument => return Err(argument.unexpected().into()),

@@ -97,7 +97,7 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
                 power = Some(text.parse_with(Power::parse).map_err(of("POWER"))?);
             }
             Arg::Long("average") => {
-                average = Some(value(&mut arguments, "--average", wanted_average)?)
+                average = Some(value(&mut arguments, "--average", wanted_average)?);
             }
             Arg::Long("for") => time = Some(value(&mut arguments, "--for", Span::parse)?),
             Arg::Long("lift") => is_lifted = true,

@@ -224,7 +224,7 @@ fn a_confidence_that_the_modes_do_not_carry_is_refused_before_any_measurement() 
             "0.99",
             "--modes: 15 modes are too few: a model with a confidence of 99 % needs 49; ask for 49 or more\n",
         ),
-        ("0.995", "no model has a confidence of 99.50 %"),
+        ("0.995", "no model has a confidence of 99.5 %"),
     ] {
         let text =
             format!("version = 1\nmodel = \"m.wgt\"\nlimit = \"20W\"\nconfidence = {confidence}\n");

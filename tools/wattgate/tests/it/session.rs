@@ -456,7 +456,7 @@ fn a_workload_that_tells_another_minibatch_than_the_user_ends_the_session() {
     let error = done.result.expect_err("another size").to_string();
     assert_eq!(
         error,
-        "the workload reports 16 samples in a step, but --minibatch is 32"
+        "the workload reports 16 samples in a step, but --minibatch is 32; leave --minibatch out"
     );
     assert!(done.rows.is_empty());
 }
