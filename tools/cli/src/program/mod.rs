@@ -275,7 +275,7 @@ impl<R> Program<R> {
         let names = known.iter().flat_map(|option| option.names.iter());
         let names = names.filter_map(|name| name.strip_prefix("--"));
         let near = nearest(found_name, names)?;
-        Some(format!("invalid option '{found}'; did you mean `--{near}`?").into())
+        Some(format!("there is no option {found}; did you mean `--{near}`?").into())
     }
 }
 
@@ -450,7 +450,7 @@ Water first.
             ),
             (
                 "--versoin",
-                "invalid option '--versoin'; did you mean `--version`?".to_owned(),
+                "there is no option --versoin; did you mean `--version`?".to_owned(),
             ),
             ("--fast", "invalid option '--fast'".to_owned()),
             ("-x", "invalid option '-x'".to_owned()),
@@ -465,7 +465,7 @@ Water first.
             ("help check run", "unexpected argument \"run\"".to_owned()),
             (
                 "check --confg x",
-                "invalid option '--confg'; did you mean `--config`?".to_owned(),
+                "there is no option --confg; did you mean `--config`?".to_owned(),
             ),
             ("check --fast", "invalid option '--fast'".to_owned()),
             ("check -x", "invalid option '-x'".to_owned()),
@@ -474,7 +474,7 @@ Water first.
         ] {
             assert_eq!(answer(&BREW, text), Err(expected), "{text}");
         }
-        let expected = "invalid option '--confg'; did you mean `--config`?";
+        let expected = "there is no option --confg; did you mean `--config`?";
         assert_eq!(answer(&SIP, "--confg x"), Err(expected.to_owned()));
     }
 }
