@@ -14,7 +14,7 @@ fn the_command_line_has_what_every_program_has() {
 fn a_misspelt_option_is_answered_with_the_nearest() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wattgate"));
     let (code, _, errors) = run(command.args(["run", "--limt", "20W", "true"]));
-    let expected = "error: invalid option '--limt'; did you mean `--limit`?\n";
+    let expected = "error: there is no option --limt; did you mean `--limit`?\n";
     assert_eq!((code, errors.as_str()), (Some(2), expected));
 }
 
