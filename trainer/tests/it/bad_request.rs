@@ -97,7 +97,7 @@ fn a_reference_that_is_none() {
         (
             "newer.wgt",
             3,
-            "newer.wgt: written in format version 6; this reader knows versions 1 … 5",
+            "newer.wgt: written in format version 6; this reader knows versions 1 … 5; use a later release of wattgate, or train the model again with this one",
         ),
         (
             "short.wgt",

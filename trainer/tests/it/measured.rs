@@ -270,7 +270,7 @@ fn a_measured_corpus_without_power_gives_a_model_of_time_alone() {
     assert!(number(&report["exported"]["time_mape"]) < 5.0);
     assert_eq!(report["exported"]["power_mape"], Value::Null);
     let refused = run(folder.path(), "select model.wgt --limit 5W");
-    let message = "error: the model predicts time only, so power cannot be queried\n";
+    let message = "error: the model predicts time only, so power cannot be queried; train on a corpus with powers\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, message));
 }
 

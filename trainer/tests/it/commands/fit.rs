@@ -181,7 +181,7 @@ fn a_corpus_without_power_gives_a_model_of_time_alone() {
         "--objective least-power",
     ] {
         let refused = run(path, &format!("select model.wgt {arguments}"));
-        let message = "error: the model predicts time only, so power cannot be queried\n";
+        let message = "error: the model predicts time only, so power cannot be queried; train on a corpus with powers\n";
         assert_eq!((refused.code, refused.stderr.as_str()), (3, message));
     }
     let all = predictions(&run(path, "predict model.wgt").stdout);

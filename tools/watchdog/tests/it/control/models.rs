@@ -165,7 +165,7 @@ fn with_a_model_too_low(factor: f64) -> (f64, Running) {
 /// By such a model every mode fits, and every reading seems to be that of a broken sensor.
 #[test]
 fn a_model_that_is_far_too_low_is_contradicted_by_the_sensor() {
-    let (over_s, mut running) = with_a_model_too_low(6.0);
+    let (over_s, mut running) = with_a_model_too_low(12.0);
     let told = "the model is not used: the least mode draws 9.";
     assert!(running.has_logged(told), "{:#?}", running.log);
     assert!(over_s <= 2.0, "{over_s} s: {:#?}", running.log);
