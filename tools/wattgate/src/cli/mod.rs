@@ -90,7 +90,7 @@ pub enum Failure {
     StepsFrom(#[from] PatternError),
     #[error("--modes: {}: {why}; expected a number, or a CSV file with the columns cores, cpu_khz, gpu_khz and emc_khz", path.display())]
     Modes { path: PathBuf, why: String },
-    #[error("{}: {source}", path.display())]
+    #[error("--modes: {}: {source}; expected a number, or a CSV file with the columns cores, cpu_khz, gpu_khz and emc_khz", path.display())]
     ModesUnreadable { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Board(#[from] DiscoverError),
