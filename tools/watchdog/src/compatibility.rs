@@ -33,12 +33,12 @@ const IDLE_MW: [(&str, u32); 3] = [
 /// (`devices.json`).
 const LEAST_IDLE_MW: u32 = 1_000;
 
-/// A power in mW that the idle board draws in any mode: half of what is published, as lower clocks draw less, or one that is known of
-/// all boards.
+/// A power in mW that the idle board draws in any mode: a third of what is published, as lower clocks draw less (assumed), or one that is
+/// known of all boards.
 pub fn idle_mw(compatible: &[String]) -> u32 {
     let name = board_name(compatible);
     let known = IDLE_MW.iter().find(|(known, _)| Some(*known) == name);
-    known.map_or(LEAST_IDLE_MW, |(_, idle_mw)| idle_mw / 2)
+    known.map_or(LEAST_IDLE_MW, |(_, idle_mw)| idle_mw / 3)
 }
 
 /// The board's name, if both sides are known and a model for `device` is for another board.
@@ -67,7 +67,7 @@ mod tests {
     fn every_board_that_draws_power_when_idle_is_known() {
         for (name, idle_mw_of_board) in IDLE_MW {
             let board = Board::named(name).expect("a board");
-            assert_eq!(idle_mw(&board.compatible), idle_mw_of_board / 2);
+            assert_eq!(idle_mw(&board.compatible), idle_mw_of_board / 3);
         }
         assert_eq!(idle_mw(&["nvidia,unheard-of".to_owned()]), LEAST_IDLE_MW);
     }

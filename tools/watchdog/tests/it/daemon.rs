@@ -380,7 +380,7 @@ fn a_model_that_was_contradicted_stays_so_after_another_one() {
     let mut rig = Rig::new("limit = \"20W\"");
     let other = rig.folder.path().join("other.wgt");
     fs::copy(weights("orin-agx-64-resnet18.wgt"), other).expect("copied");
-    fs::write(rig.folder.path().join("low.wgt"), too_low(9.0)).expect("written");
+    fs::write(rig.folder.path().join("low.wgt"), too_low(12.0)).expect("written");
     let set = rig.daemon.set_model("low.wgt", OTHER, rig.clocks.now());
     assert_eq!(set, Ok(()));
     rig.run(60);
