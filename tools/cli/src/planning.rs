@@ -53,8 +53,8 @@ pub const ENOUGH_MODES: usize = 9;
 pub fn least_modes(confidence: Confidence) -> Option<usize> {
     match confidence.per_ten_thousand() {
         ..=9_500 => Some(LEAST_MODES),
-        ..=9_800 => Some(24),
-        ..=9_900 => Some(49),
+        9_501..=9_800 => Some(24),
+        9_801..=9_900 => Some(49),
         _ => None,
     }
 }

@@ -377,7 +377,7 @@ fn lines_are_read_without_escapes_and_know_whether_they_are_drawn_again() {
     for piece in 1..=rich.len() {
         assert_eq!(
             found(r"step (\d+)/", rich.as_bytes(), piece),
-            [expected.clone()]
+            std::slice::from_ref(&expected)
         );
     }
     let is_new = |output: &str| {
