@@ -2,7 +2,7 @@
 //! about an unknown command or option come from the table.
 //!
 //! A help text is the one source about its command. Its first line is the command's line in the general help, and the
-//! completions read its options ([`options`]). The list of commands and the exit codes are added here.
+//! completions read its options (`options`). The list of commands and the exit codes are added here.
 //!
 //! A command need not know `--help` and `--version`: it refuses them as unknown options, and the program answers them.
 
