@@ -102,7 +102,7 @@ fn a_reference_that_is_none() {
         (
             "short.wgt",
             3,
-            "short.wgt: truncated: shorter than its header says",
+            "short.wgt: truncated: shorter than its header says; copy the file again, or train the model again",
         ),
         (
             "empty.csv",
