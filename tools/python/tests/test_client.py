@@ -154,7 +154,9 @@ class WithFakeDaemon(unittest.TestCase):
         for power in [15.5, "15W", None, True, float("nan"), object()]:
             with self.assertRaises(wattgate.Invalid):
                 client.lease(power)  # type: ignore[arg-type]
-        with self.assertRaisesRegex(wattgate.Invalid, "power_mw is 12, expected mW.*12 W are 12000"):
+        with self.assertRaisesRegex(
+            wattgate.Invalid, "power_mw is 12, expected mW.*12 W are 12000"
+        ):
             client.set_limit(12)
         for timeout in [0, -1, None, "5", float("nan"), float("inf")]:
             with self.assertRaisesRegex(wattgate.Invalid, "expected a number of seconds above 0"):
