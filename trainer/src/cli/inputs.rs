@@ -30,7 +30,7 @@ use wattgate_runtime::grid::{Axis, Grid, GridError};
 use wattgate_runtime::{Model, PowerMode};
 
 use super::{Failure, reading_bar, show, values};
-use crate::corpus::clocks::{NOMINAL_KHZ, board_with, clock_in};
+use crate::corpus::clocks::{NOMINAL_KHZ, board_with, table_clock};
 use crate::corpus::modes::all_modes;
 use crate::corpus::{
     AXIS_COLUMNS, Blank, Corpus, CorpusError, NAMED_WORKLOADS, Problem, Reading, is_name,
@@ -435,7 +435,7 @@ pub fn set_grid(corpus: &mut Corpus, path: &Path, grid: &Grid) -> Result<(), Fai
     }
     let of_board = corpus.moved(|axis, value| match axis {
         Axis::Cores => None,
-        _ => clock_in(grid.axis(axis), value, NOMINAL_KHZ),
+        _ => table_clock(grid.axis(axis), value, NOMINAL_KHZ),
     });
     for mode in &of_board.modes {
         if let Some(why) = off_grid(grid, mode.knobs) {

@@ -12,12 +12,14 @@ pub const ROUNDED_KHZ: u32 = 1_000;
 /// say 1333 MHz, and its table 1331.2.
 pub const NOMINAL_KHZ: u32 = 2_000;
 
-/// The clock of a table that a clock is, or stands for; `None` if there is no such clock, or more than one.
-pub fn clock_in(table: &[u32], khz: u32, nearer_khz: u32) -> Option<u32> {
+/// The only clock of a table that differs from `khz` by less than the tolerance, or `khz` itself if the table has it.
+pub fn table_clock(table: &[u32], khz: u32, tolerance_khz: u32) -> Option<u32> {
     if table.contains(&khz) {
         return Some(khz);
     }
-    let mut near = table.iter().filter(|of| of.abs_diff(khz) < nearer_khz);
+    let mut near = table
+        .iter()
+        .filter(|known| known.abs_diff(khz) < tolerance_khz);
     near.next().copied().filter(|_| near.next().is_none())
 }
 
@@ -44,7 +46,7 @@ pub fn board_with(axes: [&[u32]; 4], device: &str) -> Option<&'static str> {
 pub fn lacks(table: &[u32], values: &[u32]) -> Vec<u32> {
     let values = values.iter().copied();
     let is_strange =
-        |value: &u32| *value != NOT_SHOWN && clock_in(table, *value, ROUNDED_KHZ).is_none();
+        |value: &u32| *value != NOT_SHOWN && table_clock(table, *value, ROUNDED_KHZ).is_none();
     values.filter(is_strange).collect()
 }
 
@@ -59,10 +61,10 @@ mod tests {
         for table in boards.flat_map(|[_, clocks @ ..]| clocks) {
             for &khz in &table {
                 count += 1;
-                assert_eq!(clock_in(&table, khz, ROUNDED_KHZ), Some(khz));
+                assert_eq!(table_clock(&table, khz, ROUNDED_KHZ), Some(khz));
                 for mhz in [khz / 1_000, khz.div_ceil(1_000)] {
-                    assert_eq!(clock_in(&table, 1_000 * mhz, ROUNDED_KHZ), Some(khz));
-                    assert_eq!(clock_in(&table, 1_000 * mhz, NOMINAL_KHZ), Some(khz));
+                    assert_eq!(table_clock(&table, 1_000 * mhz, ROUNDED_KHZ), Some(khz));
+                    assert_eq!(table_clock(&table, 1_000 * mhz, NOMINAL_KHZ), Some(khz));
                 }
             }
         }
@@ -72,10 +74,10 @@ mod tests {
     #[test]
     fn a_clock_is_not_taken_for_one_that_is_far_off_or_for_one_of_two() {
         let table = [204_000, 1_331_200, 1_332_000];
-        assert_eq!(clock_in(&table, 204_999, ROUNDED_KHZ), Some(204_000));
-        assert_eq!(clock_in(&table, 205_000, ROUNDED_KHZ), None);
-        assert_eq!(clock_in(&table, 1_331_500, ROUNDED_KHZ), None);
-        assert_eq!(clock_in(&[], 204_000, ROUNDED_KHZ), None);
+        assert_eq!(table_clock(&table, 204_999, ROUNDED_KHZ), Some(204_000));
+        assert_eq!(table_clock(&table, 205_000, ROUNDED_KHZ), None);
+        assert_eq!(table_clock(&table, 1_331_500, ROUNDED_KHZ), None);
+        assert_eq!(table_clock(&[], 204_000, ROUNDED_KHZ), None);
     }
 
     #[test]

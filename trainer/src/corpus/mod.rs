@@ -2,11 +2,12 @@
 //!
 //! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any order, with commas,
 //! semicolons, tabs or `|` between them ([`dialect`]). Lines that begin with `#` are comments. Repeats of a mode are
-//! allowed; the median counts. A clock that the board does not show is blank, or 1, in every row; a constant number of
-//! cores may be blank, too. A blank time or power is unknown. A row without either is a mode of the board that was not
-//! profiled, or a row that somebody forgot to fill in; the reader is told which, see [`Blank`]. The optional columns `kind` (`measured`, the default, or `simulated`), `minibatch`,
-//! `tpc_pg_mask` and `unit` must be the same in all rows. A `mark` says why a row has no measurement. Further columns
-//! are ignored.
+//! allowed; the median counts. If the board does not show a clock, its column is blank, or 1, in every row. A constant
+//! number of cores may be blank, too. A blank time or power is unknown. A row with neither is a mode that was not
+//! profiled, or a row that somebody forgot to fill in; the caller says which ([`Blank`]).
+//!
+//! The optional columns `kind` (`measured`, the default, or `simulated`), `minibatch`, `tpc_pg_mask` and `unit` have the
+//! same value in all rows. A `mark` says why a row has no measurement. The reader ignores further columns.
 //!
 //! Optional columns say how the workload was fed ([`fed`]): `workers`, `storage` and `epoch`, together
 //! with `minibatch`, and where the time of a step went: `fetch_ms` is the wait for the loader,
@@ -48,7 +49,7 @@ use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::format::Kind;
 use wattgate_runtime::grid::{Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES};
 
-use clocks::{ROUNDED_KHZ, clock_in};
+use clocks::{ROUNDED_KHZ, table_clock};
 use dialect::{Dialect, Lines};
 use fed::{Feeding, Parts};
 use fields::{
@@ -700,10 +701,10 @@ impl<'a> Reader<'a> {
             (None, None) => unreachable!("what is not repeated is parsed"),
         };
         self.has_cores = Some(!is_blank);
-        // Of a board in the tables, a clock that was rounded stands for the one of its table.
+        // A rounded clock of a board in the tables stands for the clock of its table.
         if let Some([_, tables @ ..]) = &self.tables {
             for (khz, table) in knobs[1..].iter_mut().zip(tables) {
-                *khz = clock_in(table, *khz, ROUNDED_KHZ).unwrap_or(*khz);
+                *khz = table_clock(table, *khz, ROUNDED_KHZ).unwrap_or(*khz);
             }
         }
         self.fed[at].rows += 1;

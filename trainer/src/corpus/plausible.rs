@@ -146,8 +146,8 @@ pub fn remarks(corpus: &Corpus) -> Vec<Remark> {
     remarks
 }
 
-/// The power at which the over-current protection of a board acts, in mW. Where it acts on the sum of the currents of
-/// several rails, all are taken to have the highest voltage, so the power is an upper bound.
+/// The power in mW at which the over-current protection of a board acts. If it acts on the sum of the currents of several
+/// rails, this multiplies the sum by the highest of their voltages, which gives an upper bound.
 fn allowed_mw(device: &str) -> Option<f32> {
     let board = Board::described(device).ok()?;
     let of_total = board.rails.iter().filter(|rail| rail.total);

@@ -632,7 +632,7 @@ fn no_variant_passes_in_silence_and_no_sound_one_is_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The sound corpus of another workload, which takes longer and draws more.
+/// The sound corpus with the name of another workload, longer times and higher powers.
 fn sound_of_another() -> String {
     let named = sound().replace(",yolo,", ",bert,");
     scaled(&scaled(&named, "time_ms", 2.5), "power_mw", 1.1)

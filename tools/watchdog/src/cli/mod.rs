@@ -83,6 +83,11 @@ pub enum Failure {
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
+    /// A workstation, for example.
+    #[error(
+        "this machine is no Jetson, so its cores and clocks stay as they are; name the folder of a simulated board with --root"
+    )]
+    NoJetson,
     #[error("{0} and {1} exclude each other; give one of them")]
     Exclusive(&'static str, &'static str),
     #[error("{0}")]
@@ -158,6 +163,7 @@ impl Failed for Failure {
             | Self::Exclusive(..)
             | Self::Aim(_)
             | Self::Group(GroupError::Unknown(_)) => exit::ARGUMENTS,
+            Self::NoJetson => exit::INPUT,
             Self::Config(why) => why.exit_code(),
             Self::Setup(why) => why.exit_code(),
             Self::Client(why) => why.exit_code(),
@@ -237,6 +243,17 @@ struct BoardArguments {
 }
 
 impl BoardArguments {
+    /// Fails on a machine that is surely no Jetson. The least mode needs no more of a board than cores, so it would switch off those
+    /// of any machine.
+    fn check_machine(&self) -> Result<(), Failure> {
+        let root = self.root.canonicalize();
+        let is_this_machine = root.is_ok_and(|root| root == Path::new("/"));
+        match is_this_machine && !cfg!(target_arch = "aarch64") {
+            true => Err(Failure::NoJetson),
+            false => Ok(()),
+        }
+    }
+
     fn setup(&self) -> Result<Setup, Failure> {
         let config = Config::read(&self.config)?;
         Ok(Setup::new(config, &InTime::plain(), &self.root)?)
@@ -296,4 +313,24 @@ fn check_writable(board: &Board) -> Result<(), Failure> {
 /// The path of an absolute directory below `root`.
 fn below(root: &Path, directory: &Path) -> PathBuf {
     root.join(directory.strip_prefix("/").unwrap_or(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workstation_is_no_board() {
+        let is_refused = |root: &str| {
+            let place = BoardArguments {
+                config: "wattgated.toml".into(),
+                root: root.into(),
+            };
+            matches!(place.check_machine(), Err(Failure::NoJetson))
+        };
+        assert!(
+            ["/", "/.", "/etc/.."].into_iter().all(is_refused) != cfg!(target_arch = "aarch64")
+        );
+        assert!(!is_refused("/etc") && !is_refused("/no/such/folder"));
+    }
 }

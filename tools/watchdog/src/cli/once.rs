@@ -81,6 +81,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         return Err(Failure::Exclusive("--measure", "--safe"));
     }
     if is_safe {
+        place.check_machine()?;
         let discovered = Board::discover_knobs(&InTime::plain(), &place.root);
         let mut board = discovered.map_err(SetupError::from)?;
         let cores = match Config::read(&place.config) {

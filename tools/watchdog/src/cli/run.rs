@@ -94,6 +94,7 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let signals = Signals::new().map_err(Failure::Signals)?;
     let notify = SdNotify::from_env().map_err(Failure::Notify)?;
     let config = Config::read(&place.config)?;
+    place.check_machine()?;
     for gone in &config.gone {
         log(
             Priority::Warning,

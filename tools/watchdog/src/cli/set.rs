@@ -87,7 +87,7 @@ pub fn limit_help() -> String {
 /// Runs `set-limit` with the arguments that follow its name.
 pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
     let (mut power, mut average, mut time) = (None, None, None);
-    let (mut is_lifted, mut owner_of_limit) = (false, None);
+    let (mut is_lifted, mut limit_owner) = (false, None);
     let (mut root, mut is_json) = (PathBuf::from("/"), false);
     let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
@@ -101,13 +101,13 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             }
             Arg::Long("for") => time = Some(value(&mut arguments, "--for", Span::parse)?),
             Arg::Long("lift") => is_lifted = true,
-            Arg::Long("of") => owner_of_limit = Some(value(&mut arguments, "--of", owner)?),
+            Arg::Long("of") => limit_owner = Some(value(&mut arguments, "--of", owner)?),
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long("json") => is_json = true,
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let request = match (power, average, time, is_lifted, owner_of_limit) {
+    let request = match (power, average, time, is_lifted, limit_owner) {
         (None, None, None, true, Some(owner)) => Request::Lift(owner),
         (None, None, None, true, None) => Request::SetLimit(None),
         (Some(Power(power)), average, time, false, None) => Request::SetLimit(Some(WantedLimit {

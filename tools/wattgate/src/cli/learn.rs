@@ -20,7 +20,7 @@ use wattgate_watchdog::setup::Setup;
 
 use super::options::{Common, PLAN, Plan, help_with, limit, parse, within};
 use super::profile::{Profiled, Ready};
-use super::site::{Site, config, make_folder, models, prepare};
+use super::site::{Site, config, models, new_file, prepare};
 use super::{Failure, hold, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::hold::End;
@@ -401,11 +401,7 @@ impl DaemonConfig {
         if path.exists() {
             return Self::Existing(path);
         }
-        let prepared = make_folder(&path).map_err(|error| error.to_string());
-        let prepared = prepared.and_then(|()| {
-            AtomicFile::create(&path).map_err(|error| io::Error::from(error).to_string())
-        });
-        match prepared {
+        match new_file(&path) {
             Ok(file) => Self::New(file),
             Err(why) => {
                 note(format_args!(

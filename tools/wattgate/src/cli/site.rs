@@ -262,23 +262,19 @@ fn of_board(root: &Path, kind: &str, device: &str) -> PathBuf {
     root.join(STATE_DIRECTORY).join(kind).join(board)
 }
 
-/// Makes the folder of a file.
-pub fn make_folder(path: &Path) -> io::Result<()> {
+/// Prepares to write a file, in a folder that is made if it is absent.
+pub fn new_file(path: &Path) -> io::Result<AtomicFile> {
     let folder = path.parent();
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-    folder.map_or(Ok(()), fs::create_dir_all)
+    folder.map_or(Ok(()), fs::create_dir_all)?;
+    Ok(AtomicFile::create(path)?)
 }
 
-/// Prepares to write a file, so that a session that could not fails before it measures. `option` names another file.
+/// The same, so that a session that could not write the file fails before it measures. `option` names another file.
 pub fn prepare(path: &Path, option: &'static str) -> Result<AtomicFile, Failure> {
-    make_folder(path).map_err(|source| Failure::NotPrepared {
+    new_file(path).map_err(|source| Failure::NotPrepared {
         path: path.to_owned(),
         source,
-        option,
-    })?;
-    AtomicFile::create(path).map_err(|error| Failure::NotPrepared {
-        path: path.to_owned(),
-        source: error.into(),
         option,
     })
 }

@@ -339,7 +339,7 @@ fn count(line: &[u8], group: &Match<'_>) -> Result<Option<u64>, NoCount> {
     }
 }
 
-/// What follows a number that is no count: of thousands, percents, times and rates.
+/// Units of measure after a number that show that it counts no steps: thousands, percent, times and rates.
 const UNITS: [&str; 15] = [
     "k", "K", "M", "G", "%", "ns", "us", "µs", "ms", "s", "it/s", "fps", "FPS", "qps", "Hz",
 ];

@@ -187,7 +187,7 @@ impl Results {
         self.runs().flat_map(|run| &run.figures)
     }
 
-    /// Runs those commands of the named runs that run here, and returns what they print.
+    /// Runs the commands of the named runs, or this shard's part of them, and returns what they print.
     pub fn print(&self, names: &[String], jobs: &Jobs) -> Result<Ran<Vec<Printed>>, FiguresError> {
         for name in names {
             if !self.runs().any(|run| run.name == *name) {
