@@ -13,7 +13,7 @@ use crate::files::{Files, Knob, KnobError};
 use crate::journal::expect;
 use crate::obedience::Obedience;
 use crate::seen::{Disobedience, Seen};
-use crate::settable::name;
+use crate::settable::{name, unit};
 use crate::target::{Clocks, Effective, Target, observe};
 use crate::transition::Transition;
 
@@ -33,7 +33,7 @@ pub struct Applied {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ApplyError {
     /// The board's tables do not have the value. Nothing was written.
-    #[error("the board cannot be set to {} {value}; nothing was written", name(*axis))]
+    #[error("the board cannot be set to {} {value}{}; nothing was written", name(*axis), unit(*axis))]
     NotOnBoard { axis: Axis, value: u32 },
 }
 

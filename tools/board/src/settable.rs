@@ -34,6 +34,14 @@ pub(crate) fn name(axis: Axis) -> &'static str {
     }
 }
 
+/// The unit of measure of an axis, after a value.
+pub(crate) fn unit(axis: Axis) -> &'static str {
+    match axis {
+        Axis::Cores => "",
+        Axis::Cpu | Axis::Gpu | Axis::Emc => " kHz",
+    }
+}
+
 /// A value of a grid's axis, and the one that the board is set to for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stand {

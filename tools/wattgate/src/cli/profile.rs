@@ -482,11 +482,44 @@ fn listed(path: &Path) -> Result<VecDeque<PowerMode>, Failure> {
         path: path.to_owned(),
         source,
     })?;
-    let mut reader = csv::Reader::from_reader(&text[..]);
+    // As in a corpus: comments, and what separates the fields.
+    let header = text
+        .split(|byte| *byte == b'\n')
+        .find(|line| !line.starts_with(b"#"));
+    let fields = |delimiter: &u8| {
+        let header = header.unwrap_or_default().iter();
+        header.filter(|byte| *byte == delimiter).count()
+    };
+    // The last of equals, so the comma stands last.
+    let delimiter = [b'|', b'\t', b';', b','].into_iter().max_by_key(fields);
+    let mut reader = csv::ReaderBuilder::new()
+        .comment(Some(b'#'))
+        .delimiter(delimiter.unwrap_or(b','))
+        .trim(csv::Trim::All)
+        .from_reader(&text[..]);
     let rows = reader.deserialize().map(|row| {
-        let row: Listed = row.map_err(|error| defect(error.to_string()))?;
+        let row: Listed = row.map_err(|error| defect(told(&error)))?;
         let knobs = [row.cores, row.cpu_khz, row.gpu_khz, row.emc_khz];
         Ok(PowerMode::from_knobs(knobs))
     });
-    rows.collect()
+    let modes: VecDeque<PowerMode> = rows.collect::<Result<_, Failure>>()?;
+    match modes.is_empty() {
+        true => Err(defect("no rows after the header".to_owned())),
+        false => Ok(modes),
+    }
+}
+
+/// What is wrong in which line of a CSV file.
+fn told(error: &csv::Error) -> String {
+    let what = match error.kind() {
+        csv::ErrorKind::Deserialize { err, .. } => err.kind().to_string(),
+        csv::ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => format!("expected {expected_len} fields as in the header, found {len}"),
+        _ => return error.to_string(),
+    };
+    match error.position() {
+        Some(position) => format!("line {}: {what}", position.line()),
+        None => what,
+    }
 }
