@@ -22,11 +22,13 @@ sleep 20
 used() {
     cut -d ' ' -f 1 "/proc/$daemon/task"/*/schedstat | awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
+echo "| cost | of it |"
+echo "|---|---|"
 before=$(used)
 sleep "$seconds"
 echo "$before $(used) $seconds" | awk '{
-    printf "of one core: %.2f %% over %d s\n", ($2 - $1) / $3 / 1e7, $3
+    printf "| share of one core, all threads, over %d s | %.2f %% |\n", $3, ($2 - $1) / $3 / 1e7
 }'
-awk '/VmHWM/ { print "resident memory: at most " $2 " kB" }' "/proc/$daemon/status"
+awk '/VmHWM/ { printf "| resident memory, all locked, at most | %.2f MiB |\n", $2 / 1024 }' "/proc/$daemon/status"
 cargo test --release --locked -p wattgate-watchdog --test it -- --nocapture cost:: control:: \
-    2>/dev/null | grep -E 'reactions|I2C'
+    2>/dev/null | grep -oE '^\|.*'

@@ -34,6 +34,27 @@ struct Target {
     figures: BTreeMap<String, Budget>,
 }
 
+/// The targets of the table in README.md.
+const COLUMNS: [(&str, &str); 4] = [
+    ("AArch64", "aarch64-unknown-none"),
+    ("Cortex-M4F", "thumbv7em-none-eabihf"),
+    ("Cortex-M3", "thumbv7m-none-eabi"),
+    ("Cortex-M0", "thumbv6m-none-eabi"),
+];
+
+/// The figures of that table.
+const ROWS: [&str; 9] = [
+    "engine, bytes",
+    "code and constants, bytes",
+    "static memory, bytes",
+    "stack",
+    "stack, computed",
+    "tx1 sweep, per 100 multiply-adds",
+    "instructions from reset to this mode",
+    "tx1 query, least energy-delay",
+    "orin cold start",
+];
+
 pub struct Budgets {
     path: PathBuf,
     targets: BTreeMap<String, Target>,
@@ -98,6 +119,31 @@ impl Budgets {
             };
             budgets.insert(name.clone(), budget);
         }
+    }
+
+    /// The table of README.md. A bound that is missed is marked where it is missed.
+    pub fn table(&self) -> String {
+        let names = COLUMNS.map(|(name, _)| name);
+        let mut text = format!(
+            "| figure | {} |\n|---|{}\n",
+            names.join(" | "),
+            "---|".repeat(names.len())
+        );
+        for row in ROWS {
+            let cells = COLUMNS.map(|(_, triple)| {
+                let figures = self.targets.get(triple).map(|target| &target.figures);
+                match figures.and_then(|figures| figures.get(row)) {
+                    Some(&Budget { budget, bound }) => match bound {
+                        Some(bound) if budget > bound => format!("{budget}, bound {bound} **missed**"),
+                        Some(bound) => format!("{budget}, bound {bound}"),
+                        None => budget.to_string(),
+                    },
+                    None => "–".to_owned(),
+                }
+            });
+            let _ = writeln!(text, "| {row} | {} |", cells.join(" | "));
+        }
+        text
     }
 
     pub fn write(&self) -> Result<(), String> {

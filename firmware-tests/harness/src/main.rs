@@ -161,6 +161,7 @@ fn examine_all(folder: &Path) -> ExitCode {
     {
         failures.push(why);
     }
+    print!("{}", budgets.table());
     for failure in &failures {
         println!("FAILED {failure}");
     }

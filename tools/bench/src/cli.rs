@@ -288,8 +288,8 @@ impl Report {
                 .over(|peers| peers.tract)
                 .zip(figures.over(|peers| peers.onnxruntime))
                 .map(|(tract, onnxruntime)| Ratios {
-                    tract: rounded(tract),
-                    onnxruntime: rounded(onnxruntime),
+                    tract: rounded(tract[0]),
+                    onnxruntime: rounded(onnxruntime[0]),
                 }),
             floor: FloorReport {
                 multiply_adds: floor::multiply_adds(case.shape),

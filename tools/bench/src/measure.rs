@@ -28,9 +28,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The best time of a peer divided by that of the sweep.
-    pub fn over(&self, peer: fn(PeerFigures) -> Figure) -> Option<f64> {
-        Some(peer(self.peers?).minimum / self.sweep.minimum)
+    /// The time of a peer divided by that of the sweep, of the best and of the median rounds.
+    pub fn over(&self, peer: fn(PeerFigures) -> Figure) -> Option<[f64; 2]> {
+        let peer = peer(self.peers?);
+        Some([
+            peer.minimum / self.sweep.minimum,
+            peer.median / self.sweep.median,
+        ])
     }
 }
 

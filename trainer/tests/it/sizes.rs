@@ -119,10 +119,10 @@ fn size_and_mode_are_chosen_together() {
         ];
         let over = costs.iter().filter(|cost| cost.excess > 0.0).count();
         let [_, excess] = sorted(|cost| cost.excess);
+        // At the power drawn: the price of the guard band is another one.
+        let near = costs.iter().filter(|cost| cost.of_drawn <= 3.0).count();
         println!(
-            "{board}, {workload}, {} limits, median and worst: {:.1} / {:.1} % over the best within what is drawn, \
-             of which the size {:.1} / {:.1} %; {:.1} / {:.1} % over the best within the limit; {over} over the \
-             limit, by at most {excess:.1} %; simulated",
+            "| {board}, {workload} | {} | {:.1} / {:.1} % | {near} | {:.1} / {:.1} % | {:.1} / {:.1} % | {over}, {excess:.1} % |",
             costs.len(),
             drawn[0],
             drawn[1],
@@ -131,9 +131,6 @@ fn size_and_mode_are_chosen_together() {
             limit[0],
             limit[1],
         );
-        // At the power drawn: the price of the guard band is another one.
-        let near = costs.iter().filter(|cost| cost.of_drawn <= 3.0).count();
-        println!("within 3 %: {near} of {}", costs.len());
         let far = costs.iter().filter(|cost| cost.of_drawn > 8.0).count();
         assert_eq!(size[0], 0.0);
         assert!(excess <= 2.5);

@@ -162,7 +162,8 @@ fn abuse_fills_neither_log_nor_memory_and_root_is_served() {
         let path = rig.root.join("run/wattgated/socket");
         let pid = daemon.id();
         let (_, files) = held(pid);
-        println!("attack | rounds | log lines | KiB more | late looks | root served");
+        println!("| attack | rounds | lines of the log | KiB more | late looks | root served |");
+        println!("|---|---|---|---|---|---|");
         for (name, attack) in ATTACKS {
             let (memory, _) = held(pid);
             daemon.drain();
@@ -194,7 +195,7 @@ fn abuse_fills_neither_log_nor_memory_and_root_is_served() {
             let lines = daemon.drain();
             let more = held(pid).0.saturating_sub(memory);
             println!(
-                "{name} | {} | {lines} | {more} | {} | {served} of {served}",
+                "| {name} | {} | {lines} | {more} | {} | {served} of {served} |",
                 rounds.load(Ordering::Relaxed),
                 late() - before
             );

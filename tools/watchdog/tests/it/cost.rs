@@ -270,7 +270,7 @@ fn a_reading_over_the_limit_is_answered_in_the_same_look() {
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
     let [median, most] = [at(0.5), at(0.999)];
     println!(
-        "{} reactions: median {median:?}, p99.9 {most:?}",
+        "| from a reading over the limit to the last write, {} times: median, p99.9 | {median:.1?}, {most:.1?} |",
         times.len()
     );
 }

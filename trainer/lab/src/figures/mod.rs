@@ -61,6 +61,8 @@ enum Kind {
     Published,
     /// A ratio of times on the machine that is named.
     Timed,
+    /// An exact count of instructions or bytes.
+    Counted,
 }
 
 impl Kind {
@@ -71,6 +73,7 @@ impl Kind {
             Self::Simulated => "simulated",
             Self::Published => "published",
             Self::Timed => "timed",
+            Self::Counted => "counted",
         }
     }
 }
@@ -309,8 +312,8 @@ const INTRODUCTION: &str = "\
 What wattgate reaches. `wattgate-lab figures` writes this page from RESULTS.json, which it fills with what the
 commands below print; other texts of the project take their figures from there. *Measured* figures are of real boards
 that others published; nothing was scored on a row that it had learned from. *Simulated* figures are of simulated
-boards, whose physics the project wrote itself. *Timed* figures are ratios of times on the machine that is named. Nothing
-ran on a real Jetson. `../shared/data`, which most *measured* figures need, holds measurements that others published;
+boards, whose physics the project wrote itself. *Timed* figures were taken on the machine that is named; of them only the ratios mean
+something elsewhere. *Counted* figures are exact: bytes, and instructions in an emulator. Nothing ran on a real Jetson. `../shared/data`, which most *measured* figures need, holds measurements that others published;
 it is no part of this repository.
 ";
 

@@ -138,7 +138,7 @@ fn sensor_reads_take_at_most_six_percent_of_the_bus_on_average() {
         let registers = running.control.files().registers.get() - before;
         let part = registers as f64 * REGISTER_S / SECONDS as f64;
         println!(
-            "{board}: reads take {:.1} % of the I2C bus, {:.1} looks and glances a second",
+            "| {board}: reads of the I2C bus, looks and glances a second | {:.1} % of it, {:.1} |",
             100.0 * part,
             f64::from(running.steps) / SECONDS as f64
         );
