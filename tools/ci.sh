@@ -2,10 +2,10 @@
 # The checks. Installs the Debian packages that it needs and that are missing. Steps that fail are listed
 # at the end.
 #
-#     tools/ci.sh         what every change must pass, within 30 minutes: the tests of tools/test.sh, lint,
-#                         documentation, a build without std, figures of RESULTS.json
-#     tools/ci.sh full    those and all others: images of firmware in QEMU, long tests, other processors, packages,
-#                         demo, fuzzing
+#     tools/ci.sh         what every change must pass, within 30 minutes: the tests of tools/test.sh, lint, links,
+#                         a build without std, figures of RESULTS.json
+#     tools/ci.sh full    those and all others: documentation, images of firmware in QEMU, long tests, other
+#                         processors, packages, demo, fuzzing
 #
 # Tests on measured data, and a part of the trainer's bounds, read ../shared/data; where that is
 # absent each of them says so and is skipped, unless WATTGATE_REQUIRE_DATA is set.
@@ -66,8 +66,12 @@ format() {
 }
 
 lint() {
-    cargo clippy --release --locked --workspace --all-targets -- -D warnings &&
-        cargo clippy --release --locked --manifest-path firmware-tests/Cargo.toml \
+    cargo clippy --release --locked --workspace --all-targets -- -D warnings
+}
+
+# The same of the images, for two of their processors.
+lint_images() {
+    cargo clippy --release --locked --manifest-path firmware-tests/Cargo.toml \
             -p wattgate-report -p wattgate-harness --target-dir target -- -D warnings &&
         (cd firmware-tests &&
             ../tools/cross.sh aarch64-unknown-none clippy --release --locked -- -D warnings &&
@@ -75,7 +79,7 @@ lint() {
 }
 
 documentation() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --workspace && links
+    RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --workspace
 }
 
 # Links from a text of the project to a file of it.
@@ -225,8 +229,8 @@ tests() {
 beside() {
     renice -n 19 $BASHPID >/dev/null
     step "no_std" apart bare_metal aarch64-unknown-none
-    step "oldest compiler of the runtime" apart oldest
     [ "$which" = full ] || return
+    step "oldest compiler of the runtime" apart oldest
     # Without the vector instructions of their processors.
     step "no_std without vectors" apart bare_metal aarch64-unknown-none-softfloat x86_64-unknown-none
     step "images in QEMU, budgets, planted faults" firmware-tests/run.sh
@@ -238,6 +242,8 @@ beside() {
 
 # What needs the build of the tests and is left out of the gate.
 others() {
+    step "lint of the images" lint_images
+    step "documentation" documentation
     step "long tests" long_tests
     step "bounds of the trainer, a part" gate
     step "shards under Slurm" env WATTGATE_BUILT=yes tools/slurm.sh
@@ -267,11 +273,11 @@ step "packages" tools/packages.sh "${packages[@]}"
 step "toolchain" toolchain
 step "format" format
 step "dependencies" dependencies
+step "links" links
 beside >"$place/beside" 2>&1 &
 step "tests" tests
 step "figures" figures
 step "lint" lint
-step "documentation" documentation
 [ "$which" = gate ] || others
 wait
 cat "$place/beside"
