@@ -72,7 +72,7 @@ lint() {
 # The same of the images, for two of their processors.
 lint_images() {
     cargo clippy --release --locked --manifest-path firmware-tests/Cargo.toml \
-            -p wattgate-report -p wattgate-harness --target-dir target -- -D warnings &&
+        -p wattgate-report -p wattgate-harness --target-dir target -- -D warnings &&
         (cd firmware-tests &&
             ../tools/cross.sh aarch64-unknown-none clippy --release --locked -- -D warnings &&
             ../tools/cross.sh thumbv7em-none-eabihf clippy --release --locked -- -D warnings)
