@@ -134,7 +134,9 @@ impl Budgets {
                 let figures = self.targets.get(triple).map(|target| &target.figures);
                 match figures.and_then(|figures| figures.get(row)) {
                     Some(&Budget { budget, bound }) => match bound {
-                        Some(bound) if budget > bound => format!("{budget}, bound {bound} **missed**"),
+                        Some(bound) if budget > bound => {
+                            format!("{budget}, bound {bound} **missed**")
+                        }
                         Some(bound) => format!("{budget}, bound {bound}"),
                         None => budget.to_string(),
                     },

@@ -60,7 +60,13 @@ pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerErro
         unit_of_measure,
     };
     let mut bounds = vec![
-        bound("query, the slowest of the four objectives", AtMost, 50.0, 1e3 * query, "ns"),
+        bound(
+            "query, the slowest of the four objectives",
+            AtMost,
+            50.0,
+            1e3 * query,
+            "ns",
+        ),
         bound(
             "query after a correction of the power scale",
             AtMost,
@@ -68,7 +74,13 @@ pub fn bounds(python: Option<&Path>, rounds: u32) -> Result<Vec<Bound>, PeerErro
             1e3 * correction,
             "ns",
         ),
-        bound("cold start: verification, tables, sweep, front", AtMost, 150.0, cold_start, "µs"),
+        bound(
+            "cold start: verification, tables, sweep, front",
+            AtMost,
+            150.0,
+            cold_start,
+            "µs",
+        ),
     ];
     if !cfg!(target_feature = "avx2") {
         bounds.push(bound("tables, sweep and front", AtMost, 200.0, front, "µs"));

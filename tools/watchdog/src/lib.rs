@@ -18,7 +18,7 @@
 //! | client of the socket | [`client`] |
 //! | hardware watchdog timer | [`hardware_watchdog`] |
 //! | log lines, notifications to systemd | [`log`], [`sd_notify`] |
-//! | clocks; Unix groups | [`clock`], [`group`] |
+//! | clocks; Unix groups; who typed `sudo` | [`clock`], [`group`], [`sudo_user`] |
 //! | command line and process | [`cli`] |
 #![forbid(unsafe_code)]
 
@@ -50,4 +50,5 @@ pub mod schedule;
 pub mod sd_notify;
 pub mod serve;
 pub mod setup;
+pub mod sudo_user;
 pub mod unit;

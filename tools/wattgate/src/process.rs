@@ -32,6 +32,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use wattgate_cli::exit::note;
 use wattgate_cli::steps::SOCKET;
+use wattgate_watchdog::sudo_user::{self, SudoUser};
 
 use crate::board_files::BoardFiles;
 use crate::lent::Loan;
@@ -160,12 +161,13 @@ impl Process {
         self.files.set_loan(loan);
     }
 
-    /// Starts the workload. Its standard output goes to standard error if ours is for a program.
+    /// Starts the workload as a user. Its standard output goes to standard error if ours is for a program.
     pub fn start(
         &mut self,
         program: &OsString,
         arguments: &[OsString],
         is_for_program: bool,
+        user: Option<&SudoUser>,
     ) -> io::Result<()> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let to = match is_for_program {
@@ -183,14 +185,14 @@ impl Process {
                 command.env_remove(SOCKET);
                 // Else Python keeps lines back where its output is not a terminal.
                 command.env("PYTHONUNBUFFERED", "1");
-                command.stdout(output.copy(to)?);
-                command.stderr(output.copy(stderr.as_fd())?);
+                command.stdout(output.copy(to, user)?);
+                command.stderr(output.copy(stderr.as_fd(), user)?);
             }
         }
         if io::stdin().is_terminal() {
             command.stdin(Stdio::null());
         }
-        self.workload = Workload::Ours(command.spawn()?);
+        self.workload = Workload::Ours(sudo_user::spawn(&mut command, user)?);
         Ok(())
     }
 

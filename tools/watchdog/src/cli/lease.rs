@@ -24,6 +24,7 @@ use crate::clock::{Clock, System};
 use crate::quantity::{Power, Span, Watts};
 use crate::report::Report;
 use crate::serve::protocol::{WantedAim, WantedLease};
+use crate::sudo_user::{self, SudoUser};
 
 const USAGE: &str = "\
 Lease a limit from the running daemon, up to max_limit, while PROGRAM runs, for a time, or until Ctrl-C
@@ -37,6 +38,7 @@ leases the newest holds. If the daemon restarts, a lease with PROGRAM is taken a
 Options:
   --average POWER/WINDOW Limit on the average power over the window, besides the config's
   --model NAME           A model in the folder of the config's model
+  --as-root              Start PROGRAM as root, not as the user who typed sudo
   --for TIME             End the lease after 1s to 24h; PROGRAM goes on without it
 ";
 
@@ -67,7 +69,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
     let (mut power, mut average, mut model, mut time) = (None, None, None, None);
     let mut said = Said::default();
     let (mut root, mut program) = (PathBuf::from("/"), Vec::<OsString>::new());
-    let mut given = Given::default();
+    let (mut as_root, mut given) = (false, Given::default());
     while let Some(argument) = arguments.next()? {
         given.add(&argument)?;
         match argument {
@@ -85,6 +87,7 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
                 model = Some(arguments.value()?.string().map_err(of("--model"))?);
             }
             Arg::Long("for") => time = Some(value(&mut arguments, "--for", Span::parse)?),
+            Arg::Long("as-root") => as_root = true,
             Arg::Long("root") => root = PathBuf::from(arguments.value()?),
             Arg::Long(name) => {
                 let name = name.to_owned();
@@ -122,7 +125,11 @@ pub fn run(mut arguments: Parser) -> Result<u8, Failure> {
     match program.split_first() {
         None => held.hold(&stop),
         Some((name, arguments)) => {
-            let child = Command::new(name).args(arguments).spawn();
+            let user = match as_root {
+                true => None,
+                false => SudoUser::find()?,
+            };
+            let child = sudo_user::spawn(Command::new(name).args(arguments), user.as_ref());
             let child = child.map_err(|why| Failure::Program {
                 name: PathBuf::from(name),
                 why,

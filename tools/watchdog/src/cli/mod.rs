@@ -43,6 +43,7 @@ use crate::log::finish;
 use crate::quantity::Watts;
 use crate::saved_state::SavedStateError;
 use crate::setup::{Setup, SetupError};
+use crate::sudo_user::UserError;
 
 /// Runs a command with the arguments that follow its name.
 enum Run {
@@ -90,6 +91,8 @@ pub enum Failure {
     NoJetson,
     #[error("{0} and {1} exclude each other; give one of them")]
     Exclusive(&'static str, &'static str),
+    #[error("{0}")]
+    User(#[from] UserError),
     #[error("{0}")]
     Aim(#[from] AimError),
     #[error("{0}")]
@@ -167,7 +170,8 @@ impl Failed for Failure {
             Self::Config(why) => why.exit_code(),
             Self::Setup(why) => why.exit_code(),
             Self::Client(why) => why.exit_code(),
-            Self::NotWritable { .. }
+            Self::User(_)
+            | Self::NotWritable { .. }
             | Self::Lock(_)
             | Self::SavedState(_)
             | Self::Apply(_)

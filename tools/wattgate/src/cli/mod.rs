@@ -37,6 +37,7 @@ use wattgate_watchdog::lock::LockError;
 use wattgate_watchdog::quantity::Watts;
 use wattgate_watchdog::saved_state::SavedStateError;
 use wattgate_watchdog::setup::SetupError;
+use wattgate_watchdog::sudo_user::UserError;
 
 use crate::name;
 use crate::planner::PlannerError;
@@ -76,6 +77,8 @@ pub enum Failure {
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
+    #[error("{0}")]
+    User(#[from] UserError),
     #[error("{0}")]
     Aim(#[from] AimError),
     #[error("{option}: expected {expected}, found `{value}`")]

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use lexopt::{Parser, ValueExt};
 use rustix::process::Pid;
 
+use wattgate_watchdog::sudo_user::SudoUser;
+
 use super::Failure;
 use crate::name;
 use crate::process::{Process, Source, Stop};
@@ -20,6 +22,7 @@ use crate::steps::socket::StepSocket;
 pub const OPTIONS: &str = "\
 Workload:
   PROGRAM          Started once, in a process group of its own, and ended by SIGTERM at the end
+  --as-root        Start PROGRAM as root, not as the user who typed sudo
   --attach PID     A process that runs already; it is neither started nor ended
   --steps-from HOW Count the steps in the output. HOW is a tool whose output is known: tqdm, hf,
                    keras, lightning, ultralytics, llama.cpp, vllm, ros2-hz, trtexec or deepstream;
@@ -48,6 +51,7 @@ pub struct Workload {
     steps_from: Option<Pattern>,
     log: Option<PathBuf>,
     socket: Option<PathBuf>,
+    as_root: bool,
 }
 
 impl Workload {
@@ -84,6 +88,7 @@ impl Workload {
             }
             "--log" => self.log = Some(PathBuf::from(parser.value()?)),
             "--socket" => self.socket = Some(PathBuf::from(parser.value()?)),
+            "--as-root" => self.as_root = true,
             _ => return Ok(false),
         }
         Ok(true)
@@ -96,6 +101,9 @@ impl Workload {
         }
         if self.socket.is_some() && self.steps_from.is_some() {
             return Err(Failure::Exclusive("--socket", "--steps-from"));
+        }
+        if self.as_root && self.attach.is_some() {
+            return Err(Failure::Exclusive("--as-root", "--attach"));
         }
         if self.log.is_some() && self.attach.is_none() {
             return Err(Failure::Missing("--attach, which --log is for"));
@@ -186,7 +194,11 @@ impl Workload {
         let Some((program, arguments)) = self.command.split_first() else {
             return Ok(());
         };
-        let started = process.start(program, arguments, is_for_program);
+        let user = match self.as_root {
+            true => None,
+            false => SudoUser::find()?,
+        };
+        let started = process.start(program, arguments, is_for_program, user.as_ref());
         started.map_err(|source| Failure::Start {
             program: program.to_string_lossy().into_owned(),
             source,

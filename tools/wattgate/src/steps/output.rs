@@ -25,6 +25,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use wattgate_cli::exit::{note, set_mid_line};
+use wattgate_watchdog::sudo_user::SudoUser;
 
 use super::lines::{Line, Lines};
 use super::pattern::{NoCount, Pattern};
@@ -149,19 +150,22 @@ impl Output {
 
     /// An output for a workload, which is copied. Where the copy goes to a terminal, the workload
     /// has a terminal too, so that it buffers and draws as it would without us.
-    pub fn copy(&mut self, to: BorrowedFd<'_>) -> io::Result<Stdio> {
+    pub fn copy(&mut self, to: BorrowedFd<'_>, user: Option<&SudoUser>) -> io::Result<Stdio> {
         let to = to.try_clone_to_owned()?;
-        let (ours, theirs) = match terminal_like(&to) {
-            Ok((ours, theirs)) => (File::from(ours), Stdio::from(theirs)),
+        let (ours, theirs): (OwnedFd, OwnedFd) = match terminal_like(&to) {
+            Ok((ours, theirs)) => (ours, theirs),
             Err(_) => {
                 let (ours, theirs) = io::pipe()?;
-                (File::from(OwnedFd::from(ours)), Stdio::from(theirs))
+                (ours.into(), theirs.into())
             }
         };
+        if let Some(user) = user {
+            user.give(theirs.as_fd())?;
+        }
         let shared = Arc::clone(&self.shared);
-        let reader = thread::spawn(move || copy(ours, File::from(to), &shared));
+        let reader = thread::spawn(move || copy(File::from(ours), File::from(to), &shared));
         self.readers.push(reader);
-        Ok(theirs)
+        Ok(Stdio::from(theirs))
     }
 
     /// Follows a log file from its present end, also when it is rotated or truncated. A file that

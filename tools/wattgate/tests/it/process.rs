@@ -3,9 +3,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, getpid, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, geteuid, getpid, kill_process, test_kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use wattgate_profiler::process::{Process, Source, Stop};
@@ -13,6 +14,7 @@ use wattgate_profiler::steps::output::Output;
 use wattgate_profiler::steps::pattern::Pattern;
 use wattgate_profiler::steps::socket::StepSocket;
 use wattgate_profiler::world::{Event, Exit, World};
+use wattgate_watchdog::sudo_user::SudoUser;
 
 use crate::living::{LONGEST, Living, Running, STEPS, pid, wait_for};
 
@@ -26,7 +28,9 @@ fn counting(pattern: &str) -> Process {
 
 fn start(process: &mut Process, script: &str) {
     let arguments = ["-c".into(), script.into()];
-    process.start(&"sh".into(), &arguments, true).expect("sh");
+    process
+        .start(&"sh".into(), &arguments, true, None)
+        .expect("sh");
 }
 
 /// The next event but the time.
@@ -48,6 +52,49 @@ fn steps_until(process: &mut Process, last: u64) {
     }
 }
 
+/// With the rights of root alone can another user be had.
+#[test]
+fn a_workload_runs_as_the_user_who_typed_sudo() {
+    const NOBODY: u32 = 65_534;
+    if !geteuid().is_root() {
+        eprintln!("skipped: this is not root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder.path(), open).expect("set");
+    let (told, kept) = (folder.path().join("told"), folder.path().join("kept"));
+    fs::write(&kept, "root's").expect("written");
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o644)).expect("set");
+    let user = SudoUser::from_uid(NOBODY).expect("Linux has the user nobody");
+    let script = format!(
+        "id -u >{told}; id -G >>{told}; echo $HOME $USER >>{told}; echo step 1 >/dev/stdout; \
+         echo no >{kept} || echo step 2",
+        told = told.display(),
+        kept = kept.display()
+    );
+    let mut process = counting(r"step (\d+)");
+    let arguments = ["-c".into(), script.into()];
+    let started = process.start(&"sh".into(), &arguments, true, Some(&user));
+    started.expect("sh");
+    steps_until(&mut process, 2);
+    assert_eq!(event(&mut process), Event::Ended(Exit::Code(0)));
+    let entry = Command::new("getent").args(["passwd", "nobody"]).output();
+    let entry = String::from_utf8(entry.expect("getent").stdout).expect("text");
+    let home = entry.split(':').nth(5).expect("a home").to_owned();
+    let groups = Command::new("id").args(["-G", "nobody"]).output();
+    let groups = String::from_utf8(groups.expect("id").stdout).expect("text");
+    assert_eq!(
+        fs::read_to_string(&told).expect("there"),
+        format!("{NOBODY}\n{groups}{home} nobody\n")
+    );
+    assert_eq!(fs::metadata(&told).expect("there").uid(), NOBODY);
+    assert_eq!(fs::read_to_string(&kept).expect("there"), "root's");
+    // All other threads keep root's rights.
+    assert!(geteuid().is_root());
+    fs::write(&kept, "root's again").expect("written");
+}
+
 #[test]
 fn output_is_copied_unchanged_and_counted() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -60,7 +107,7 @@ fn output_is_copied_unchanged_and_counted() {
     fs::write(&path, &bytes).expect("written");
     let mut output = output(r"(\d+)/\d+ \[");
     let to = File::create(&copy).expect("a file");
-    let stdout = output.copy(to.as_fd()).expect("a pipe");
+    let stdout = output.copy(to.as_fd(), None).expect("a pipe");
     let mut cat = Command::new("cat");
     let status = cat.arg(&path).stdout(stdout).status().expect("cat");
     drop(cat);
@@ -77,7 +124,7 @@ fn a_reader_of_the_output_that_is_gone_does_not_stop_the_workload() {
     let mut output = output(r"step (\d+)");
     let (reader, to) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let stdout = output.copy(to.as_fd()).expect("a pipe");
+    let stdout = output.copy(to.as_fd(), None).expect("a pipe");
     let script = "for i in 1 2 3; do echo step $i; sleep 0.01; done";
     let status = Command::new("sh")
         .args(["-c", script])
@@ -115,7 +162,7 @@ fn a_workload_has_a_terminal_where_we_have_one() {
     };
     tcsetwinsize(&theirs, size).expect("set");
     let mut output = output(r"step (\d+)");
-    let stdout = output.copy(theirs.as_fd()).expect("a terminal");
+    let stdout = output.copy(theirs.as_fd(), None).expect("a terminal");
     let script = "test -t 1 && stty size <&1 && echo step 5";
     let status = Command::new("sh")
         .args(["-c", script])
