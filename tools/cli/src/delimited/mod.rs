@@ -296,7 +296,7 @@ impl<R: Read> Table<R> {
         self.delimiter
     }
 
-    /// Whether the last line has no end. Until the last row was read, `false`.
+    /// Whether the row is the last one, and its line has no end.
     pub fn is_cut(&self) -> bool {
         self.csv.get_ref().is_cut
     }

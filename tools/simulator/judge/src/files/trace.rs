@@ -28,7 +28,11 @@ pub fn read(path: &Path) -> Result<Vec<Segment>, FileError> {
 fn parse<R: Read>(mut table: Table<R>) -> Result<Vec<Segment>, FileError> {
     let places = table.places(COLUMNS)?;
     let (mut until, mut done) = (Duration::ZERO, 0.0);
-    let trace = table.rows(|row| -> Result<Segment, Defect> {
+    table.rows(|row| -> Result<Segment, Defect> {
+        // The last number may have lost digits.
+        if row.is_cut() {
+            return Err(Defect::whole(Problem::Cut));
+        }
         let mut numbers = [0.0; COLUMNS.len()];
         for (at, value) in numbers.iter_mut().enumerate() {
             *value = number((COLUMNS[at], row.field(places[at])), MOST[at])?;
@@ -50,11 +54,7 @@ fn parse<R: Read>(mut table: Table<R>) -> Result<Vec<Segment>, FileError> {
         }
         (until, done) = (segment.until, minibatches);
         Ok(segment)
-    })?;
-    match table.is_cut() {
-        true => Err(table.refuse(Defect::whole(Problem::Cut))),
-        false => Ok(trace),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -120,7 +120,9 @@ impl Rows {
                     let end = start + Duration::from_secs_f64(end_s);
                     let length = Duration::from_secs_f64(window_ms / 1e3);
                     in_window(recording, end, length).ok_or_else(|| {
-                        let expected = "the end of a window with minibatches in the trace";
+                        let expected = format!(
+                            "the end of a window of {window_ms} ms with minibatches in the trace"
+                        );
                         bad(WINDOW[0], expected, &end_s.to_string())
                     })?
                 }

@@ -208,8 +208,8 @@ fn rows_are_compared_with_their_windows() {
     near(&found["row_power_error_pct"]["p95"], 2.0 + 0.9 * 8.0, 1e-6);
     let message = refused(&[&paths[..], &["--offset", "20"]].concat(), 3);
     let expected = format!(
-        "error: {}:3: a window of 10000 ms that ends at 70.005s, expected a window with minibatches \
-         in the trace\n",
+        "error: {}: line 3: column `end_s`: expected the end of a window of 10000 ms with minibatches in the trace, \
+         found `50.005`\n",
         text(&rows)
     );
     assert_eq!(message, expected);
