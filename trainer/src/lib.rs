@@ -35,7 +35,7 @@ pub mod read {
     pub use crate::corpus::units::Units;
     pub use crate::corpus::{
         AXIS_COLUMNS, Blank, Corpus, CorpusError, IdleReading, MAX_TIME_MS, POWERS_MW, Problem,
-        Profile, Reading, fields, is_name,
+        Profile, Reading, is_name,
     };
     pub use crate::learn::reference::{OwnReference, Reference, ReferenceError};
 }

@@ -1,10 +1,106 @@
-//! Parses quantities such as `5W`, `5000mW`, `1.2GHz`, `20s`, `95%`.
+//! Units of measure, and quantities such as `5W`, `5000mW`, `1.2GHz`, `20s`, `95%`.
+//!
+//! All programs and files have the [`Measure`]s of the tables below, and [`value`] parses every number with a unit.
 //!
 //! A power, time or frequency without a unit is refused, because a guessed unit may be wrong by a
 //! factor of a thousand. Values are rounded down to whole mW, µs or kHz.
 
 use thiserror::Error;
 use wattgate_runtime::{Confidence, Kilohertz, Microseconds, Milliseconds, Milliwatts};
+
+/// A unit of measure.
+#[derive(Debug, PartialEq)]
+pub struct Measure {
+    /// As messages have it.
+    pub symbol: &'static str,
+    /// Its names in lower case, the symbol's first.
+    names: &'static [&'static str],
+    /// Its size in the base unit of its table.
+    factor: f64,
+}
+
+const fn unit(symbol: &'static str, names: &'static [&'static str], factor: f64) -> Measure {
+    Measure {
+        symbol,
+        names,
+        factor,
+    }
+}
+
+/// In mW.
+pub const POWERS: &[Measure] = &[
+    unit("mW", &["mw", "milliwatt", "milliwatts"], 1.0),
+    unit("W", &["w", "watt", "watts"], 1e3),
+    unit("kW", &["kw", "kilowatt", "kilowatts"], 1e6),
+    unit("µW", &["µw", "μw", "uw", "microwatt", "microwatts"], 1e-3),
+];
+
+/// In mJ.
+pub const ENERGIES: &[Measure] = &[
+    unit("J", &["j", "joule", "joules"], 1e3),
+    unit("Wh", &["wh"], 3.6e6),
+    unit("kWh", &["kwh"], 3.6e9),
+];
+
+/// In µs.
+pub const TIMES: &[Measure] = &[
+    unit("ns", &["ns", "nsec", "nanosecond", "nanoseconds"], 1e-3),
+    unit(
+        "µs",
+        &["µs", "μs", "us", "usec", "microsecond", "microseconds"],
+        1.0,
+    ),
+    unit(
+        "ms",
+        &["ms", "msec", "millis", "millisecond", "milliseconds"],
+        1e3,
+    ),
+    unit("s", &["s", "sec", "secs", "second", "seconds"], 1e6),
+    unit("min", &["min", "mins", "minute", "minutes"], 60e6),
+    unit("h", &["h", "hour", "hours"], 3600e6),
+];
+
+/// In kHz.
+pub const FREQUENCIES: &[Measure] = &[
+    unit("kHz", &["khz", "kilohertz"], 1.0),
+    unit("MHz", &["mhz", "megahertz"], 1e3),
+    unit("GHz", &["ghz", "gigahertz"], 1e6),
+    unit("Hz", &["hz", "hertz"], 1e-3),
+];
+
+/// In mA.
+pub const CURRENTS: &[Measure] = &[
+    unit("mA", &["ma", "milliampere", "milliamperes"], 1.0),
+    unit("A", &["a", "ampere", "amperes"], 1e3),
+];
+
+/// In thousandths of a degree Celsius.
+pub const TEMPERATURES: &[Measure] = &[unit("C", &["c", "celsius"], 1e3)];
+
+/// The unit of a name. Upper and lower case are the same, but `MW` is a megawatt and no `mW`.
+pub fn measure(measures: &'static [Measure], name: &str) -> Option<&'static Measure> {
+    let known = name.to_lowercase();
+    let named = measures
+        .iter()
+        .find(|measure| measure.names.contains(&&*known));
+    named.filter(|_| name != "MW")
+}
+
+impl Measure {
+    /// Its size in units of another.
+    pub fn per(&self, other: &Self) -> f64 {
+        self.factor / other.factor
+    }
+}
+
+/// How a number in a unit becomes one in another: `multiply` or `divide`, and by what. `None` if they are one.
+pub fn conversion(from: &Measure, to: &Measure) -> Option<(&'static str, f64)> {
+    match from.per(to) {
+        1.0 => None,
+        factor if factor > 1.0 => Some(("multiply", factor)),
+        _ => Some(("divide", to.per(from))),
+    }
+}
 
 /// Why a string is not a quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -57,11 +153,12 @@ pub enum QuantityError {
 /// A kind of quantity: its units, and texts for messages.
 struct Kind {
     name: &'static str,
+    /// For messages.
     measures: &'static str,
     example: &'static str,
     least: &'static str,
     most: &'static str,
-    scales: &'static [Scale],
+    scale: &'static [Measure],
 }
 
 const POWER: Kind = Kind {
@@ -70,7 +167,7 @@ const POWER: Kind = Kind {
     example: "5W",
     least: "1mW",
     most: "4294967W",
-    scales: &[("w", 1e3), ("mw", 1.0), ("kw", 1e6)],
+    scale: POWERS,
 };
 
 const TIME: Kind = Kind {
@@ -79,13 +176,7 @@ const TIME: Kind = Kind {
     example: "20s",
     least: "1us",
     most: "71min",
-    scales: &[
-        ("s", 1e6),
-        ("ms", 1e3),
-        ("us", 1.0),
-        ("µs", 1.0),
-        ("min", 60e6),
-    ],
+    scale: TIMES,
 };
 
 const FREQUENCY: Kind = Kind {
@@ -94,7 +185,7 @@ const FREQUENCY: Kind = Kind {
     example: "1.6GHz",
     least: "1kHz",
     most: "4294GHz",
-    scales: &[("khz", 1.0), ("mhz", 1e3), ("ghz", 1e6), ("hz", 1e-3)],
+    scale: FREQUENCIES,
 };
 
 /// Parses a power of at least 1 mW.
@@ -109,8 +200,7 @@ pub fn time(text: &str) -> Result<Microseconds, QuantityError> {
 
 /// Parses a time of 1 min to 240 h in which work is to be done.
 pub fn within(text: &str) -> Result<Milliseconds, String> {
-    let scales = [("min", 60e3), ("h", 3600e3), ("s", 1e3)];
-    let ms = value(text, &scales).ok();
+    let ms = value(text, TIMES, 1e3).ok();
     let ms = ms.filter(|ms| (60e3..=864e6).contains(ms));
     let ms = ms.map(|ms| Milliseconds(ms as u64));
     ms.ok_or_else(|| {
@@ -141,9 +231,6 @@ pub fn confidence(text: &str) -> Result<Confidence, QuantityError> {
     Confidence::new(per_ten_thousand as u16).ok_or_else(refused)
 }
 
-/// A unit in lower case, and its factor to the base unit.
-pub type Scale = (&'static str, f64);
-
 /// Why [`value`] refused a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoValue<'a> {
@@ -155,33 +242,37 @@ pub enum NoValue<'a> {
     WrongMeasure(&'a str),
 }
 
-/// Parses a number with a unit. Returns the value in the base unit, rounded down. Units are
-/// case-insensitive, except that `MW` (megawatt) is refused and not read as `mW`.
-pub fn value<'a>(text: &'a str, scales: &[Scale]) -> Result<f64, NoValue<'a>> {
+/// Parses a number with a unit. Returns the value in multiples of so many base units, rounded down.
+pub fn value<'a>(
+    text: &'a str,
+    measures: &'static [Measure],
+    base_units: f64,
+) -> Result<f64, NoValue<'a>> {
+    let (number, name) = split(text);
+    let number = number.parse::<f64>().map_err(|_| NoValue::NotANumber)?;
+    if name.is_empty() {
+        return Err(NoValue::NoMeasure);
+    }
+    let measure = measure(measures, name).ok_or(NoValue::WrongMeasure(name))?;
+    // Without the epsilon, 5.1 W could round down to 5099 mW: decimals are not exact in binary.
+    Ok((number * (measure.factor / base_units) * (1.0 + f64::EPSILON)).floor())
+}
+
+/// The number at the beginning of a text, and the unit after it.
+pub fn split(text: &str) -> (&str, &str) {
     let trimmed = text.trim();
-    let measure_at = trimmed
+    let end = trimmed
         .char_indices()
         .find(|&(at, c)| (c.is_alphabetic() || c == '%') && !is_exponent(trimmed, at))
         .map_or(trimmed.len(), |(at, _)| at);
-    let (number, measure) = trimmed.split_at(measure_at);
-    let number = number.trim_end().parse::<f64>();
-    let number = number.map_err(|_| NoValue::NotANumber)?;
-    if measure.is_empty() {
-        return Err(NoValue::NoMeasure);
-    }
-    let known = if measure == "MW" { "" } else { measure };
-    let scale = scales
-        .iter()
-        .find(|(name, _)| *name == known.to_lowercase());
-    let (_, scale) = scale.ok_or(NoValue::WrongMeasure(measure))?;
-    // Without the epsilon, 5.1 W could round down to 5099 mW: decimals are not exact in binary.
-    Ok((number * scale * (1.0 + f64::EPSILON)).floor())
+    let (number, name) = trimmed.split_at(end);
+    (number.trim_end(), name)
 }
 
 fn parse(text: &str, kind: &Kind) -> Result<u32, QuantityError> {
     let (name, example) = (kind.name, kind.example);
     let own = || text.to_owned();
-    let scaled = value(text, kind.scales).map_err(|why| match why {
+    let scaled = value(text, kind.scale, 1.0).map_err(|why| match why {
         NoValue::NotANumber => QuantityError::NotANumber {
             text: own(),
             kind: name,
@@ -242,6 +333,7 @@ mod tests {
             assert_eq!(time(text), Ok(Microseconds(20_000_000)), "{text}");
         }
         assert_eq!(time("1.5min"), Ok(Microseconds(90_000_000)));
+        assert_eq!(time("0.5 hours"), Ok(Microseconds(1_800_000_000)));
         for text in [
             "1.6GHz",
             "1600MHz",
@@ -262,6 +354,24 @@ mod tests {
             let text = format!("{}.{:03}W", milliwatts / 1000, milliwatts % 1000);
             assert_eq!(power(&text), Ok(Milliwatts(milliwatts)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_unit_has_one_table_and_each_name_one_unit() {
+        for table in [POWERS, ENERGIES, TIMES, FREQUENCIES, CURRENTS, TEMPERATURES] {
+            let names = || table.iter().flat_map(|known| known.names);
+            for name in names() {
+                assert_eq!(names().filter(|other| *other == name).count(), 1, "{name}");
+            }
+            for known in table {
+                assert_eq!(known.names[0], known.symbol.to_lowercase());
+                assert_eq!(measure(table, known.symbol), Some(known));
+                assert_eq!(conversion(known, known), None);
+            }
+        }
+        let [ns, ms] = ["ns", "ms"].map(|name| measure(TIMES, name).expect("a unit"));
+        assert_eq!(conversion(ns, ms), Some(("divide", 1e6)));
+        assert_eq!(conversion(ms, ns), Some(("multiply", 1e6)));
     }
 
     #[test]

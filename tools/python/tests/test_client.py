@@ -151,11 +151,11 @@ class WithFakeDaemon(unittest.TestCase):
         limit = unnamed(self.requests[0])["request"]["set_limit"]
         self.assertEqual(limit, {"power_mw": 15_000, "for_ms": 600_000})
         self.assertEqual(json.loads(self.requests[1])["request"]["set_model"], "/etc/night.wgt")
-        for power in [15.5, "15W", None, True, float("nan"), object()]:
+        for power in [15.5, None, True, float("nan"), object()]:
             with self.assertRaises(wattgate.Invalid):
                 client.lease(power)  # type: ignore[arg-type]
         with self.assertRaisesRegex(
-            wattgate.Invalid, "power_mw is 12, expected mW.*12 W are 12000"
+            wattgate.Invalid, 'power_mw is 12, expected mW.*12 W are 12000, or "12W"'
         ):
             client.set_limit(12)
         for timeout in [0, -1, None, "5", float("nan"), float("inf")]:
@@ -172,6 +172,15 @@ class WithFakeDaemon(unittest.TestCase):
             with self.assertRaises(wattgate.Invalid):
                 client.set_model(name)  # type: ignore[arg-type]
         self.assertEqual(len(self.requests), 2)
+
+    def test_texts_with_units_are_left_to_the_daemon(self) -> None:
+        client = self.client(OK + "\n")
+        client.set_limit("15W", average_mw="12.5 W", window_ms="1min", for_ms="10min")
+        client.lease("a lot").close()
+        limits = [next(iter(unnamed(line)["request"].values())) for line in self.requests]
+        average = {"power_mw": "12.5 W", "window_ms": "1min"}
+        expected = {"power_mw": "15W", "average": average, "for_ms": "10min"}
+        self.assertEqual(limits, [expected, {"power_mw": "a lot"}])
 
     def test_keys_of_later_releases_are_ignored(self) -> None:
         line = OK.replace('"ok":{', '"later":1,"ok":{"newer":[],')
@@ -342,6 +351,10 @@ class WithRealDaemon(unittest.TestCase):
         self.assertEqual((report.limit_mw, report.limit_from), (20_000, "socket"))
         self.assertEqual((report.average_mw, report.average_window_ms), (18_000, 60_000))
         self.assertEqual(report.limit_by.uid if report.limit_by else None, os.getuid())
+        self.assertEqual(self.client.set_limit("19.5 W", for_ms="10min").limit_mw, 19_500)
+        expected = "power_mw is `15`, expected a power of 1mW to 1000W with its unit"
+        with self.assertRaisesRegex(wattgate.Refused, expected):
+            self.client.set_limit("15")
         self.assertEqual(self.client.set_limit(None).limit_mw, 30_000)
         with self.assertRaises(wattgate.Refused) as caught:
             self.client.set_limit(0)

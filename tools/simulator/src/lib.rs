@@ -15,7 +15,6 @@
 //! | readings of the power sensor | [`sampling`], [`sensor`] |
 //! | the board over time | [`machine`] |
 //! | the board's files, with faults | [`tree`] |
-//! | CSV files, with errors by line | [`csv`] |
 //! | profiled modes as a corpus | [`profile`], [`corpus`] |
 //! | kernels one by one, and their corpora | [`kernels`] |
 //! | comparison with published measurements | [`anchors`] |
@@ -23,7 +22,6 @@
 
 pub mod anchors;
 pub mod corpus;
-pub mod csv;
 pub mod heat;
 pub mod kernels;
 pub mod load;

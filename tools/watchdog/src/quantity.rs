@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use wattgate_cli::aim::objective;
-use wattgate_cli::quantity::{Scale, value};
+use wattgate_cli::quantity::{CURRENTS, ENERGIES, Measure, POWERS, TEMPERATURES, TIMES, value};
 use wattgate_runtime::{Confidence, Microseconds, Milliseconds, Milliwatts, Objective};
 
 /// A power: `15W` or `15000mW`.
@@ -246,70 +246,81 @@ impl TryFrom<f64> for Margin {
     }
 }
 
-/// The units and the range of one kind of quantity; `range` is in the base unit.
+/// The units and the range of one kind of quantity.
 struct Quantity {
     expected: &'static str,
-    measures: &'static [Scale],
+    measures: &'static [Measure],
+    /// The size of the unit of `range` in the base unit of the table.
+    base_units: f64,
     range: RangeInclusive<f64>,
 }
 
 const POWER: Quantity = Quantity {
     expected: "a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"",
-    measures: &[("mw", 1.0), ("w", 1_000.0)],
+    measures: POWERS,
+    base_units: 1.0,
     range: 1.0..=1e6,
 };
 
 const CURRENT: Quantity = Quantity {
     expected: "a current of 1mA to 100A with its unit, such as \"5A\" or \"900mA\"",
-    measures: &[("ma", 1.0), ("a", 1_000.0)],
+    measures: CURRENTS,
+    base_units: 1.0,
     range: 1.0..=1e5,
 };
 
 const WINDOW: Quantity = Quantity {
     expected: "a time of 1s to 1440min with its unit, such as \"60s\" or \"5min\"",
-    measures: &[("min", 60_000.0), ("s", 1_000.0)],
+    measures: TIMES,
+    base_units: 1e3,
     range: 1_000.0..=86_400_000.0,
 };
 
 const SPAN: Quantity = Quantity {
     expected: "a time of 1s to 24h with its unit, such as \"10min\" or \"8h\"",
-    measures: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
+    measures: TIMES,
+    base_units: 1e3,
     range: 1_000.0..=86_400_000.0,
 };
 
 const DURATION: Quantity = Quantity {
     expected: "a time of 1min to 240h with its unit, such as \"90min\" or \"8h\"",
-    measures: &[("min", 60_000.0), ("h", 3_600_000.0)],
+    measures: TIMES,
+    base_units: 1e3,
     range: 60_000.0..=864_000_000.0,
 };
 
 const MEMORY: Quantity = Quantity {
     expected: "a time of 1min to 24h with its unit, such as \"10min\", or \"for ever\"",
-    measures: &[("min", 60_000.0), ("h", 3_600_000.0), ("s", 1_000.0)],
+    measures: TIMES,
+    base_units: 1e3,
     range: 60_000.0..=86_400_000.0,
 };
 
 const DEADLINE: Quantity = Quantity {
     expected: "a time of a step of 1us to 3600s with its unit, such as \"33ms\" or \"2.5s\"",
-    measures: &[("us", 1.0), ("ms", 1_000.0), ("s", 1_000_000.0)],
+    measures: TIMES,
+    base_units: 1.0,
     range: 1.0..=3.6e9,
 };
 
 const ENERGY: Quantity = Quantity {
     expected: "an energy of 1J to 10000Wh with its unit, such as \"40Wh\" or \"900J\"",
-    measures: &[("wh", 3_600_000.0), ("j", 1_000.0)],
+    measures: ENERGIES,
+    base_units: 1.0,
     range: 1_000.0..=3.6e10,
 };
 
 const TEMPERATURE: Quantity = Quantity {
     expected: "a temperature of 20C to 120C with its unit, such as \"95C\"",
-    measures: &[("c", 1_000.0)],
+    measures: TEMPERATURES,
+    base_units: 1.0,
     range: 20_000.0..=120_000.0,
 };
 
 impl Quantity {
     fn parse_in_range(&self, text: &str) -> Option<f64> {
-        let value = value(text, self.measures).ok();
+        let value = value(text, self.measures, self.base_units).ok();
         value.filter(|value| self.range.contains(value))
     }
 
@@ -359,6 +370,68 @@ impl Span {
     pub fn parse(text: &str) -> Result<Self, String> {
         SPAN.parse(text).map(|ms| Self(Milliseconds(ms as u64)))
     }
+}
+
+/// A quantity of a request: a whole number, whose unit the key's name has, or a text with a unit.
+struct InRequest<'a> {
+    key: &'a str,
+    quantity: &'static Quantity,
+}
+
+impl Visitor<'_> for InRequest<'_> {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number, or {}", self.quantity.expected)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
+        Ok(number)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        let value = self.quantity.parse(text).map(|value| value as u64);
+        value.map_err(|expected| E::custom(format!("{} is `{text}`, {expected}", self.key)))
+    }
+}
+
+/// Deserialises a power in mW: `15000`, or `"15W"`.
+pub fn power_mw<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let key = "power_mw";
+    let quantity = &POWER;
+    let value = from.deserialize_any(InRequest { key, quantity })?;
+    // The largest number is out of range, too.
+    Ok(u32::try_from(value).unwrap_or(u32::MAX))
+}
+
+/// Deserialises the window of an average in ms: `60000`, or `"60s"`.
+pub fn window_ms<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let key = "window_ms";
+    let quantity = &WINDOW;
+    from.deserialize_any(InRequest { key, quantity })
+}
+
+/// Deserialises the time of a limit in ms: `600000`, or `"10min"`; `null` is none.
+pub fn for_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    struct Perhaps;
+    impl<'de> Visitor<'de> for Perhaps {
+        type Value = Option<u64>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(SPAN.expected)
+        }
+
+        fn visit_none<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+            let key = "for_ms";
+            let quantity = &SPAN;
+            from.deserialize_any(InRequest { key, quantity }).map(Some)
+        }
+    }
+    from.deserialize_option(Perhaps)
 }
 
 /// Deserialises a type from a quantity; `$convert` converts the value in the base unit.

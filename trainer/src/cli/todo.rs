@@ -1,10 +1,12 @@
 //! `plan --output`: a corpus with rows to fill in.
 
-use csv::{StringRecord, WriterBuilder};
+use std::path::Path;
 
-use crate::corpus::dialect::Dialect;
+use csv::{StringRecord, WriterBuilder};
+use wattgate_cli::delimited::Table;
+
 use crate::corpus::fed::Feeding;
-use crate::corpus::{AXIS_COLUMNS, COLUMNS};
+use crate::corpus::{AXIS_COLUMNS, COLUMNS, LAYOUT};
 
 /// What all rows of a corpus share.
 pub struct Names<'a> {
@@ -21,16 +23,19 @@ pub struct Names<'a> {
 /// The text of a corpus with further rows that have a mode, but no time and power. The text before
 /// stays as it is; if it is empty, a header is written first.
 pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Result<String> {
-    // A text without a dialect was refused when it was read as a corpus.
-    let dialect = Dialect::sniff(before.as_bytes()).ok();
-    let header = header(before, dialect)?;
+    // A text without a header was refused when it was read as a corpus.
+    let table = Table::open(Path::new(""), before.as_bytes(), &LAYOUT).ok();
+    let header = match &table {
+        Some(table) => table.header().map(String::from_utf8_lossy).collect(),
+        None => StringRecord::from(COLUMNS.to_vec()),
+    };
     let mut start = before.to_owned();
     if !(modes.is_empty() || start.is_empty() || start.ends_with('\n')) {
         start.push('\n');
     }
     let mut writer = WriterBuilder::new();
-    if let Some(dialect) = dialect {
-        writer.delimiter(dialect.delimiter);
+    if let Some(table) = &table {
+        writer.delimiter(table.delimiter());
     }
     let mut writer = writer.from_writer(start.into_bytes());
     if before.is_empty() {
@@ -38,7 +43,7 @@ pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Re
     }
     let number = |value: Option<u32>| value.map_or(String::new(), |number| number.to_string());
     for mode in modes {
-        let field = |column: &str| match column.trim() {
+        let field = |column: &str| match column {
             "device" => names.device.to_owned(),
             "workload" => names.workload.to_owned(),
             "kind" => names.kind.to_owned(),
@@ -55,17 +60,6 @@ pub fn with_rows(before: &str, names: &Names<'_>, modes: &[[u32; 4]]) -> csv::Re
     }
     let text = writer.into_inner().expect("a vector takes all bytes");
     Ok(String::from_utf8(text).expect("fields and the text before are UTF-8"))
-}
-
-fn header(before: &str, dialect: Option<Dialect>) -> csv::Result<StringRecord> {
-    let mut header = StringRecord::new();
-    match dialect {
-        Some(dialect) if !before.is_empty() => {
-            dialect.reader(before.as_bytes()).read_record(&mut header)?;
-        }
-        _ => header = StringRecord::from(COLUMNS.to_vec()),
-    }
-    Ok(header)
 }
 
 #[cfg(test)]

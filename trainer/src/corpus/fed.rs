@@ -11,8 +11,10 @@
 //!
 //! A blank is unknown.
 
-use super::fields::{FieldError, Named, bad, name, text, whole};
-use super::{MAX_TIME_MS, Problem};
+use wattgate_cli::delimited::Refusal;
+use wattgate_cli::delimited::fields::{Named, bad, count, name, text, whole};
+
+use super::{Defect, MAX_TIME_MS, Problem};
 
 /// Most workers that a row may state.
 const MAX_WORKERS: u32 = 1_024;
@@ -42,7 +44,7 @@ impl Feeding {
     /// Parses the fields `minibatch`, `workers`, `storage` and `epoch`.
     pub(super) fn parse(
         [minibatch, workers, storage, epoch]: [Named<'_>; 4],
-    ) -> Result<Self, FieldError> {
+    ) -> Result<Self, Refusal> {
         Ok(Self {
             minibatch: blank_or(minibatch, |field| {
                 whole(field, "a number of samples above zero, or a blank")
@@ -63,7 +65,7 @@ impl Feeding {
     }
 
     /// The error for another feeding in a file of one.
-    pub(super) fn differs(&self, found: &Self) -> FieldError {
+    pub(super) fn differs(&self, found: &Self) -> Defect {
         let number = |value: Option<u32>| value.map_or(String::new(), |number| number.to_string());
         let texts = |feeding: &Self| {
             [
@@ -78,7 +80,7 @@ impl Feeding {
         let mut differing = columns.into_iter().zip(pairs).filter(|(_, (a, b))| a != b);
         match differing.next() {
             Some((column, (first, found))) => {
-                (Some(column), Problem::SeveralFeedings { first, found })
+                Defect::of(column, Problem::SeveralFeedings { first, found })
             }
             None => unreachable!("equal feedings are one"),
         }
@@ -93,11 +95,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Parses the fields `fetch_ms` and `compute_ms` of a step.
-    pub fn parse(
-        fetch: Named<'_>,
-        compute: Named<'_>,
-        time: Option<f32>,
-    ) -> Result<Self, FieldError> {
+    pub fn parse(fetch: Named<'_>, compute: Named<'_>, time: Option<f32>) -> Result<Self, Defect> {
         let parts = Self {
             fetch: blank_or(fetch, duration)?,
             compute: blank_or(compute, duration)?,
@@ -106,13 +104,13 @@ impl Parts {
             return Ok(parts);
         }
         let Some(time_ms) = time else {
-            return Err((None, Problem::PartWithoutStep));
+            return Err(Defect::whole(Problem::PartWithoutStep));
         };
         let most = time_ms * (1.0 + PARTS_ROUNDING);
         let sum = parts.fetch.unwrap_or(0.0) + parts.compute.unwrap_or(0.0);
         let longer = |column, part: f32| {
             let [part, time] = [part, time_ms].map(|ms| format!("{ms} ms"));
-            Err((Some(column), Problem::LongerThanStep { part, time }))
+            Err(Defect::of(column, Problem::LongerThanStep { part, time }))
         };
         match parts.fetch {
             Some(part) if part > most => longer("fetch_ms", part),
@@ -125,23 +123,16 @@ impl Parts {
 
 fn blank_or<'a, T>(
     field: Named<'a>,
-    parse: impl FnOnce(Named<'a>) -> Result<T, FieldError>,
-) -> Result<Option<T>, FieldError> {
+    parse: impl FnOnce(Named<'a>) -> Result<T, Refusal>,
+) -> Result<Option<T>, Refusal> {
     match field.1 {
         b"" => Ok(None),
         _ => parse(field).map(Some),
     }
 }
 
-/// A whole number from 0.
-fn count(field: Named<'_>, most: u32, expected: &'static str) -> Result<u32, FieldError> {
-    let text = text(field)?;
-    let value: Option<u32> = text.parse().ok().filter(|value| *value <= most);
-    value.ok_or_else(|| bad(field.0, expected, text))
-}
-
 /// A time in ms, which may be zero.
-fn duration(field: Named<'_>) -> Result<f32, FieldError> {
+fn duration(field: Named<'_>) -> Result<f32, Refusal> {
     let text = text(field)?;
     let value: Option<f32> = text.parse().ok();
     let value = value.filter(|value| (0.0..MAX_TIME_MS as f32).contains(value));

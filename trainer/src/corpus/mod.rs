@@ -1,7 +1,7 @@
 //! Corpora: profiled modes of one workload on one board, read from CSV.
 //!
 //! The columns are `device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw` in any order, with commas,
-//! semicolons, tabs or `|` between them ([`dialect`]). Lines that begin with `#` are comments. Repeats of a mode are
+//! semicolons, tabs or `|` between them ([`delimited`]). Lines that begin with `#` are comments. Repeats of a mode are
 //! allowed; the median counts. If the board does not show a clock, its column is blank, or 1, in every row. A constant
 //! number of cores may be blank, too. A blank time or power is unknown. A row with neither is a mode that was not
 //! profiled, or a row that somebody forgot to fill in; the caller says which ([`Blank`]).
@@ -23,11 +23,9 @@
 //! long the row's text is.
 
 pub mod clocks;
-pub mod dialect;
+mod columns;
 pub mod fed;
-pub mod fields;
 pub mod flat;
-mod header;
 pub mod modes;
 pub mod order;
 pub mod plausible;
@@ -35,39 +33,29 @@ pub mod units;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt;
 use std::fs::File;
-use std::io::{self, Chain, Cursor, Read};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use csv::ByteRecord;
 use indicatif::{ProgressBar, ProgressBarIter};
 use thiserror::Error;
+use wattgate_cli::delimited::fields::{
+    Named, POWER, TIME, bad, clock, cores, kind, name, quantity, text,
+};
+use wattgate_cli::delimited::{self, FileError, Refusal, Table};
 use wattgate_cli::planning::{MOST_REFERENCES, NOT_SHOWN};
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::format::Kind;
 use wattgate_runtime::grid::{Axis, Grid, GridError, MAX_AXIS_VALUES, MAX_MODES};
 
 use clocks::{ROUNDED_KHZ, table_clock};
-use dialect::{Dialect, Lines};
+use columns::Columns;
 use fed::{Feeding, Parts};
-use fields::{
-    FieldError, Named, POWER, TIME, bad, clock, cores, csv_io, kind, name, quantity, text,
-};
-use header::{Columns, OPTIONAL_COLUMNS};
 use modes::contradiction;
 use units::Units;
 
-pub use fields::is_name;
-
-/// The required columns.
-pub const COLUMNS: [&str; 8] = [
-    "device", "workload", "cores", "cpu_khz", "gpu_khz", "emc_khz", "time_ms", "power_mw",
-];
-
-/// The columns that name a mode, in the order of the axes.
-pub const AXIS_COLUMNS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
+pub use columns::{COLUMNS, LAYOUT, OPTIONAL_COLUMNS};
+pub use wattgate_cli::delimited::columns::AXIS_COLUMNS;
+pub use wattgate_cli::delimited::fields::{MAX_TIME_MS, POWERS_MW, is_name};
 
 /// What a row with neither time nor power is, if it has no mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +84,6 @@ impl From<Blank> for Reading<'_> {
 
 /// Workloads that a message names: one, and as many as it can have as references.
 pub const NAMED_WORKLOADS: usize = 1 + MOST_REFERENCES;
-
-/// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
-pub const MAX_TIME_MS: f64 = 4_294_967.0;
-
-/// The powers that a corpus may hold, in mW. No measured corpus has less than 500 mW, so a number below the lower end is
-/// in W, or wrong. No Jetson draws 1 kW: the largest, a Thor T5000, is sold with 130 W.
-pub const POWERS_MW: Range<f64> = 100.0..1_000_000.0;
 
 /// Profiled modes of one workload on one board.
 #[derive(Clone, Debug)]
@@ -192,62 +173,17 @@ pub(crate) fn median(values: &[f32]) -> Option<f64> {
 }
 
 /// A defect of a corpus file: its position and what was expected there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Defect {
-    /// The line, counted from one; `None` if the defect concerns the whole file.
-    pub line: Option<u64>,
-    /// The column's name.
-    pub column: Option<String>,
-    /// The kind of defect.
-    pub problem: Problem,
-}
+pub type Defect = delimited::Defect<Problem>;
 
-impl fmt::Display for Defect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        if let Some(column) = &self.column {
-            write!(f, "column `{column}`: ")?;
-        }
-        self.problem.fmt(f)
-    }
-}
+/// Why a corpus could not be read.
+pub type CorpusError = FileError<Problem>;
 
 /// The kinds of defects of a corpus file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// The file has no text.
-    #[error("the file is empty; expected a header with the columns {}", COLUMNS.join(","))]
-    Empty,
-    /// The header is followed by no row.
-    #[error("no rows after the header")]
-    NoRows,
-    /// The file begins with a row of values.
-    #[error("the first line has values; expected a header with the columns {}", COLUMNS.join(","))]
-    NoHeader,
-    /// The header is one field.
-    #[error(
-        "the header is one field, `{found}`; expected commas, semicolons, tabs or | between the columns {}",
-        COLUMNS.join(",")
-    )]
-    NotSeparated { found: String },
-    /// A required column is missing.
-    #[error("missing; {advice}")]
-    MissingColumn { advice: String },
-    /// A column name is repeated in the header.
-    #[error("repeated in the header; expected it once")]
-    DuplicateColumn,
-    /// The header line is repeated among the rows.
-    #[error("the header is repeated; expected a row of values")]
-    RepeatedHeader,
-    /// A row with more or fewer fields than the header.
-    #[error("expected {expected} fields as in the header, found {found}{}", then(*advice))]
-    FieldCount {
-        expected: u64,
-        found: u64,
-        advice: Option<&'static str>,
-    },
+    /// As in any delimited text.
+    #[error("{0}")]
+    Text(#[from] delimited::Problem),
     /// A row without time and power, where [`Blank::Defect`] was asked for.
     #[error(
         "neither time_ms nor power_mw; fill them in, delete the row, or skip such rows with --skip-blank"
@@ -261,25 +197,6 @@ pub enum Problem {
     /// The number of cores is blank in some rows, and has a value in others.
     #[error("blank in some rows; a constant number of cores may be blank, but then in every row")]
     SometimesCores,
-    /// The file is in UTF-16.
-    #[error("the text is in UTF-16; save it as UTF-8")]
-    Utf16,
-    /// The file has NUL bytes.
-    #[error("the file has NUL bytes, so it is in UTF-16 or no text; save it as CSV in UTF-8")]
-    NotText,
-    /// The first line is a spreadsheet's note of its delimiter.
-    #[error("the first line names the delimiter to a spreadsheet; delete this line")]
-    SeparatorLine,
-    /// A field is not UTF-8.
-    #[error("expected text in UTF-8; if the file is in Latin-1, save it as UTF-8")]
-    NotUtf8,
-    /// A field does not have the form that its column expects.
-    #[error("expected {expected}, found `{found}`{}", then(*advice))]
-    BadField {
-        expected: &'static str,
-        found: String,
-        advice: Option<&'static str>,
-    },
     /// The file has several workloads.
     #[error(
         "`{found}` is another workload than that of the rows before; the file has {}: pick one with --workload, or write a \
@@ -319,22 +236,6 @@ pub enum Problem {
     /// More modes or axis values than the runtime can hold.
     #[error("{0}")]
     TooLarge(GridError),
-}
-
-/// The end of a message that says what to do.
-fn then(advice: Option<&str>) -> String {
-    advice.map_or(String::new(), |advice| format!("; {advice}"))
-}
-
-/// Why a corpus could not be read.
-#[derive(Debug, Error)]
-pub enum CorpusError {
-    /// The file cannot be opened or read.
-    #[error("{}: cannot read: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-    /// The first defect of the file.
-    #[error("{}: {defect}", path.display())]
-    Defect { path: PathBuf, defect: Defect },
 }
 
 /// Corpora made of the rows without defects, and the defects of the other rows.
@@ -443,9 +344,6 @@ impl Corpus {
     }
 }
 
-/// Bytes within which the header ends.
-const LONGEST_HEADER: u64 = 1 << 16;
-
 /// The values that all rows of a file share.
 struct Identity {
     device: String,
@@ -495,15 +393,10 @@ impl Workloads<'_> {
     }
 }
 
-/// A file whose beginning was read to learn its dialect.
-type Input = ProgressBarIter<Chain<Cursor<Vec<u8>>, File>>;
-
 struct Reader<'a> {
     path: PathBuf,
     blank: Blank,
-    csv: csv::Reader<Lines<Input>>,
-    record: ByteRecord,
-    header: ByteRecord,
+    table: Table<ProgressBarIter<File>>,
     columns: Columns,
     /// The identity in the first row.
     identity: Option<Identity>,
@@ -531,38 +424,13 @@ impl<'a> Reader<'a> {
         };
         let file = File::open(path).map_err(io)?;
         progress.set_length(file.metadata().map_err(io)?.len());
-        let mut head = Vec::new();
-        (&file)
-            .take(LONGEST_HEADER)
-            .read_to_end(&mut head)
-            .map_err(io)?;
-        let defect = |line, column: Option<&str>, problem| CorpusError::Defect {
-            path: path.to_owned(),
-            defect: Defect {
-                line,
-                column: column.map(str::to_owned),
-                problem,
-            },
-        };
-        let dialect = Dialect::sniff(&head).map_err(|problem| defect(None, None, problem))?;
-        let mut csv = dialect.reader(progress.wrap_read(Cursor::new(head).chain(file)));
-        let mut header = ByteRecord::new();
-        let found = csv
-            .read_byte_record(&mut header)
-            .map_err(|error| csv_io(path, error))?;
-        if !found {
-            return Err(defect(None, None, Problem::Empty));
-        }
-        let line = header.position().map(csv::Position::line);
-        header.trim();
-        let columns = Columns::find(&header);
-        let columns = columns.map_err(|(column, problem)| defect(line, column, problem))?;
+        let table = Table::open(path, progress.wrap_read(file), &LAYOUT);
+        let table = table.map_err(CorpusError::from_text)?;
+        let columns = Columns::find(&table).map_err(CorpusError::from_text)?;
         Ok(Self {
             path: path.to_owned(),
             blank: reading.blank,
-            csv,
-            record: ByteRecord::new(),
-            header,
+            table,
             columns,
             identity: None,
             before: None,
@@ -593,44 +461,16 @@ impl<'a> Reader<'a> {
 
     /// Reads the next row; `None` at the end of the file.
     fn next(&mut self) -> Result<Option<Result<(), Defect>>, CorpusError> {
-        let more = self
-            .csv
-            .read_byte_record(&mut self.record)
-            .map_err(|error| csv_io(&self.path, error))?;
-        if !more {
+        if !self.table.advance().map_err(CorpusError::from_text)? {
             return Ok(None);
         }
-        let line = self.record.position().map(csv::Position::line);
-        Ok(Some(self.take_row().map_err(|(column, problem)| Defect {
-            line,
-            column: column.map(str::to_owned),
-            problem,
-        })))
+        let row = self.take_row();
+        Ok(Some(row.map_err(|defect| self.table.locate(defect))))
     }
 
-    fn take_row(&mut self) -> Result<(), (Option<&'static str>, Problem)> {
-        let (expected, found) = (self.header.len() as u64, self.record.len() as u64);
-        if expected != found {
-            let last = self.record.iter().next_back().unwrap_or_default();
-            let problem = Problem::FieldCount {
-                expected,
-                found,
-                advice: (found > expected).then_some(match last.trim_ascii() {
-                    b"" => "the row ends with a delimiter, and the header does not",
-                    _ => "write decimal points, and put a text with a delimiter in quotes",
-                }),
-            };
-            return Err((None, problem));
-        }
-        let trimmed = |column: usize| self.record[column].trim_ascii();
-        if self
-            .header
-            .iter()
-            .enumerate()
-            .all(|(column, name)| trimmed(column) == name)
-        {
-            return Err((None, Problem::RepeatedHeader));
-        }
+    fn take_row(&mut self) -> Result<(), Defect> {
+        self.table.check()?;
+        let trimmed = |column: usize| self.table.field(column);
         let field = |index: usize| (COLUMNS[index], trimmed(self.columns.required[index]));
         let optional = |index: usize| {
             let field = self.columns.optional[index].map(trimmed);
@@ -666,21 +506,17 @@ impl<'a> Reader<'a> {
         };
         let (cores, is_blank) = cores(field(2))?;
         if self.has_cores == Some(is_blank) {
-            return Err((Some("cores"), Problem::SometimesCores));
+            return Err(Defect::of("cores", Problem::SometimesCores));
         }
         let mut knobs = [cores, clock(field(3))?, clock(field(4))?, clock(field(5))?];
         let time = quantity(field(6), &TIME)?;
         let power = quantity(field(7), &POWER)?;
         let parts = Parts::parse(optional(6), optional(7), time)?;
-        let is_marked = || {
-            self.columns
-                .mark
-                .is_some_and(|mark| !trimmed(mark).is_empty())
-        };
+        let is_marked = || !optional(10).1.is_empty();
         let idle = quantity(optional(9), &POWER)?;
         let is_open = time.is_none() && power.is_none() && idle.is_none();
         if is_open && self.blank == Blank::Defect && !is_marked() {
-            return Err((None, Problem::NotFilledIn));
+            return Err(Defect::whole(Problem::NotFilledIn));
         }
 
         let at = match (repeated, new) {
@@ -718,7 +554,7 @@ impl<'a> Reader<'a> {
         }
         let profile = self
             .profile(at, knobs)
-            .map_err(|error| (None, Problem::TooLarge(error)))?;
+            .map_err(|error| Defect::whole(Problem::TooLarge(error)))?;
         profile.times.extend(time);
         profile.powers.extend(power);
         profile.fetches.extend(parts.fetch);
@@ -727,7 +563,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The index of a feeding, which is added on first use.
-    fn of_feeding(&mut self, feeding: Feeding) -> Result<usize, FieldError> {
+    fn of_feeding(&mut self, feeding: Feeding) -> Result<usize, Defect> {
         let known = self.fed.iter().position(|fed| fed.feeding == feeding);
         if let Some(at) = known {
             return Ok(at);
@@ -799,11 +635,7 @@ impl<'a> Reader<'a> {
         self.axes.iter_mut().for_each(|axis| axis.sort_unstable());
         for (axis, column) in self.axes.iter().zip(AXIS_COLUMNS).skip(1) {
             if let [NOT_SHOWN, _, ..] = axis[..] {
-                return Err(self.refuse(Defect {
-                    line: None,
-                    column: Some(column.to_owned()),
-                    problem: Problem::SometimesShown,
-                }));
+                return Err(self.refuse(Defect::of(column, Problem::SometimesShown)));
             }
         }
         let grid = Grid::new(self.axes.each_ref().map(Vec::as_slice));
@@ -840,15 +672,11 @@ impl<'a> Reader<'a> {
 
 /// A file without a row of values.
 fn no_rows() -> Defect {
-    Defect {
-        line: None,
-        column: None,
-        problem: Problem::NoRows,
-    }
+    Defect::whole(delimited::Problem::NoRows.into())
 }
 
 /// A mask as nvpmodel.conf has it: a decimal number.
-fn mask(field: Named<'_>) -> Result<Option<u32>, FieldError> {
+fn mask(field: Named<'_>) -> Result<Option<u32>, Refusal> {
     match text(field)? {
         "" => Ok(None),
         text => match text.parse() {
@@ -859,7 +687,7 @@ fn mask(field: Named<'_>) -> Result<Option<u32>, FieldError> {
 }
 
 /// The id of a unit, such as `8ff8117c`.
-fn unit(field: Named<'_>) -> Result<Option<UnitId>, FieldError> {
+fn unit(field: Named<'_>) -> Result<Option<UnitId>, Refusal> {
     match text(field)? {
         "" => Ok(None),
         text => match UnitId::parse(text) {
@@ -871,7 +699,7 @@ fn unit(field: Named<'_>) -> Result<Option<UnitId>, FieldError> {
 
 fn identity(
     [device, workload, of_kind, of_mask, .., of_unit]: [Named<'_>; IDENTITY_COLUMNS],
-) -> Result<Identity, FieldError> {
+) -> Result<Identity, Refusal> {
     Ok(Identity {
         device: name(device)?,
         workload: name(workload)?,
@@ -881,10 +709,10 @@ fn identity(
     })
 }
 
-fn same(first: &Identity, found: &Identity, workloads: &Workloads<'_>) -> Result<(), FieldError> {
+fn same(first: &Identity, found: &Identity, workloads: &Workloads<'_>) -> Result<(), Defect> {
     let mixed = |column, first: &str, found: &str| {
         let (first, found) = (first.to_owned(), found.to_owned());
-        Err((Some(column), Problem::Mixed { first, found }))
+        Err(Defect::of(column, Problem::Mixed { first, found }))
     };
     let number = |value: Option<u32>| value.map_or(String::new(), |n| n.to_string());
     if first.device != found.device {
@@ -895,7 +723,7 @@ fn same(first: &Identity, found: &Identity, workloads: &Workloads<'_>) -> Result
             found: found.workload.clone(),
             names: workloads.named(),
         };
-        return Err((Some("workload"), problem));
+        return Err(Defect::of("workload", problem));
     }
     if first.kind != found.kind {
         return mixed("kind", &first.kind.to_string(), &found.kind.to_string());
@@ -910,7 +738,7 @@ fn same(first: &Identity, found: &Identity, workloads: &Workloads<'_>) -> Result
     if first.unit != found.unit {
         let [first, found] =
             [first, found].map(|it| it.unit.map_or(String::new(), |id| id.to_string()));
-        return Err((Some("unit"), Problem::SeveralUnits { first, found }));
+        return Err(Defect::of("unit", Problem::SeveralUnits { first, found }));
     }
     Ok(())
 }

@@ -28,6 +28,9 @@ PATH = "/run/wattgated/socket"
 #: Interval in s at which a lease is renewed. The daemon ends one that is silent for 2 s.
 _RENEWAL = 0.5
 
+#: A power in mW or a time in ms, or a text with a unit, such as ``"15W"``.
+Amount = Union[SupportsInt, str]
+
 _VERSION = 1
 
 #: Longest line that is read, in bytes.
@@ -247,8 +250,9 @@ class Report:
 class Client:
     """Asks the daemon; each request has a connection of its own.
 
-    Powers are whole mW, times whole ms. Each method raises :class:`Invalid`, :class:`Refused`,
-    :class:`Disconnected` or :class:`ProtocolError`.
+    Powers are whole mW, times whole ms. In a limit they may also be texts with a unit, such as
+    ``"15W"`` and ``"10min"``, which the daemon reads as it reads its config. Each method raises
+    :class:`Invalid`, :class:`Refused`, :class:`Disconnected` or :class:`ProtocolError`.
     """
 
     def __init__(
@@ -264,14 +268,15 @@ class Client:
 
     def set_limit(
         self,
-        power_mw: Optional[SupportsInt],
-        average_mw: Optional[SupportsInt] = None,
-        window_ms: Optional[SupportsInt] = None,
-        for_ms: Optional[SupportsInt] = None,
+        power_mw: Optional[Amount],
+        average_mw: Optional[Amount] = None,
+        window_ms: Optional[Amount] = None,
+        for_ms: Optional[Amount] = None,
     ) -> Report:
         """Lowers the limit: it holds beside all others, and never raises what holds.
 
-        The powers are in mW: 12 W are 12000. Less than 1000, which no board draws, is refused.
+        The powers are in mW: 12 W are 12000, or ``"12W"``. A number below 1000, which no board
+        draws, is refused.
         ``None`` lifts what this user has set. ``average_mw`` and ``window_ms`` set a limit of the
         average power besides. The limit survives restarts, and holds until this user sets another
         one or lifts it, and at most for the time ``for_ms``.
@@ -286,11 +291,11 @@ class Client:
 
     def lease(
         self,
-        power_mw: SupportsInt,
-        average_mw: Optional[SupportsInt] = None,
-        window_ms: Optional[SupportsInt] = None,
+        power_mw: Amount,
+        average_mw: Optional[Amount] = None,
+        window_ms: Optional[Amount] = None,
         model: Union[str, "os.PathLike[str]", None] = None,
-        for_ms: Optional[SupportsInt] = None,
+        for_ms: Optional[Amount] = None,
     ) -> "Lease":
         """Returns a lease: the limit holds in place of the config's, up to ``max_limit``.
 
@@ -445,10 +450,10 @@ class Subscription(Closing, Iterator[Report]):
 
 
 def _limit(
-    power_mw: Optional[SupportsInt],
-    average_mw: Optional[SupportsInt],
-    window_ms: Optional[SupportsInt],
-    for_ms: Optional[SupportsInt],
+    power_mw: Optional[Amount],
+    average_mw: Optional[Amount],
+    window_ms: Optional[Amount],
+    for_ms: Optional[Amount],
 ) -> Dict[str, Any]:
     """A limit as a request has it."""
     if (average_mw is None) != (window_ms is None) or power_mw is None:
@@ -456,9 +461,9 @@ def _limit(
     limit: Dict[str, Any] = {"power_mw": _power("power_mw", power_mw)}
     if average_mw is not None and window_ms is not None:
         average = {"power_mw": _power("average_mw", average_mw)}
-        limit["average"] = {**average, "window_ms": _whole("window_ms", window_ms)}
+        limit["average"] = {**average, "window_ms": _amount("window_ms", window_ms)}
     if for_ms is not None:
-        limit["for_ms"] = _whole("for_ms", for_ms)
+        limit["for_ms"] = _amount("for_ms", for_ms)
     program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
     limit["program"] = program
     return limit
@@ -474,12 +479,20 @@ def _advice(error: OSError) -> str:
     return ""
 
 
-def _power(name: str, value: SupportsInt) -> int:
-    """A power in mW. No board draws less than 1 W, so a small number is one of watts."""
-    power = _whole(name, value)
-    if 0 < power < 1000:
-        raise Invalid(f"{name} is {power}, expected mW, 1000 or more; {power} W are {1000 * power}")
+def _power(name: str, value: Amount) -> Union[int, str]:
+    """A power. No board draws less than 1 W, so a small number is one of watts."""
+    power = _amount(name, value)
+    if isinstance(power, int) and 0 < power < 1000:
+        raise Invalid(
+            f"{name} is {power}, expected mW, 1000 or more; {power} W are {1000 * power}, or "
+            f'"{power}W"'
+        )
     return power
+
+
+def _amount(name: str, value: Amount) -> Union[int, str]:
+    """A whole number, or a text with a unit, which the daemon alone parses."""
+    return value if isinstance(value, str) else _whole(name, value)
 
 
 def _seconds(name: str, value: SupportsFloat) -> float:

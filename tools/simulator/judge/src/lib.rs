@@ -7,6 +7,7 @@
 //! | the settings of the power sensor | `sensor`: [`Sensor`], [`SENSORS`] |
 //! | the limits, model and sensor that a holder knows | `course`: [`Course`] |
 //! | who holds the limit, and what may happen to the holder | `holder`: [`Holder`], [`Incident`] |
+//! | loads, traces and calls in files | [`files`] |
 //! | the boards that have a model | [`models`] |
 //! | median and worst over seeds | `spread`: [`Spread`] |
 //! | jobs on all cores | `parallel` |
@@ -27,6 +28,7 @@
 pub mod capped;
 mod course;
 pub mod deadlines;
+pub mod files;
 pub mod fleet;
 mod holder;
 pub mod holders;

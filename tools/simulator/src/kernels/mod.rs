@@ -23,7 +23,7 @@ use crate::workload::{Host, Kernels, Loader, Reading, Workload};
 
 pub use corpus::{Corpus, MOST_UNITS};
 pub use gpu_work::{GpuWork, Library};
-pub use network::{network, network_of};
+pub use network::network_of;
 pub use sample::sample;
 
 /// Number of calls between two synchronisations of a measurement.

@@ -1,9 +1,8 @@
 //! Time-varying loads: the activity of a workload over time.
 //!
 //! Activity 0 is idle: the workload's process exists and does nothing. Activity 1 is the workload
-//! that the model was trained on. A [`Load`] comes from a file ([`csv`]) or is built in ([`kind`]).
+//! that the model was trained on. Built-in loads are in [`kind`].
 
-pub mod csv;
 pub mod kind;
 mod steps;
 

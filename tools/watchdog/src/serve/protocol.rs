@@ -5,7 +5,8 @@
 //!
 //! The transport is a Unix stream socket. Each message is one line: a JSON object in UTF-8 that
 //! ends with a newline, at most 4096 bytes. Each request gets one line as its answer, in order.
-//! Powers are whole mW, times whole ms, clocks kHz. The daemon refuses unknown keys in a request.
+//! Powers are whole mW, times whole ms, clocks kHz. In a limit, a power or a time may also be a text with a unit, as in
+//! the config: `"power_mw":"15W"`, `"window_ms":"60s"`, `"for_ms":"10min"`. The daemon refuses unknown keys in a request.
 //! A client must ignore unknown keys in an answer, because later releases add keys. Within a
 //! version, existing keys keep their name and meaning.
 //!
@@ -157,7 +158,7 @@
 //!
 //! | name | what is wrong | the connection |
 //! |---|---|---|
-//! | `malformed` | The line is not JSON, a request or key is unknown or missing, or the keys of an aim contradict each other. | stays open |
+//! | `malformed` | The line is not JSON, a request or key is unknown or missing, a text is no power or time, or the keys of an aim contradict each other. | stays open |
 //! | `malformed` | The client closed its side in the middle of a line. | is closed |
 //! | `not_utf8` | The line is not UTF-8. | stays open |
 //! | `version` | The request has another version. | stays open |
@@ -192,7 +193,7 @@ use wattgate_runtime::governor::Average;
 use wattgate_runtime::{Limit, Microseconds, Milliseconds, Milliwatts};
 
 use crate::limits::Owner;
-use crate::quantity::Aimed;
+use crate::quantity::{self, Aimed};
 use crate::report::Report;
 
 /// Version of the protocol.
@@ -232,11 +233,16 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedLimit {
+    #[serde(deserialize_with = "quantity::power_mw")]
     pub power_mw: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<WantedAverage>,
     /// The time after which the limit expires.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "quantity::for_ms",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub for_ms: Option<u64>,
     /// The client's name for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -247,6 +253,7 @@ pub struct WantedLimit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedLease {
+    #[serde(deserialize_with = "quantity::power_mw")]
     pub power_mw: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<WantedAverage>,
@@ -254,7 +261,11 @@ pub struct WantedLease {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The time after which the lease ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "quantity::for_ms",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub for_ms: Option<u64>,
     /// What is wanted below the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -281,7 +292,9 @@ pub struct WantedAim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedAverage {
+    #[serde(deserialize_with = "quantity::power_mw")]
     pub power_mw: u32,
+    #[serde(deserialize_with = "quantity::window_ms")]
     pub window_ms: u64,
 }
 
@@ -642,6 +655,30 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_may_have_units() {
+        let limit = "{\"power_mw\":\"15W\",\"average\":{\"power_mw\":\"12.5 W\",\"window_ms\":\"1min\"},\"for_ms\":\"0.5h\"}";
+        let parsed = |request: &str| {
+            let line = format!("{{\"version\":1,\"request\":{{\"{request}\":{limit}}}}}");
+            Request::parse(line.as_bytes()).expect("a request")
+        };
+        let wanted = WantedLimit {
+            average: Some(WantedAverage {
+                power_mw: 12_500,
+                window_ms: 60_000,
+            }),
+            for_ms: Some(1_800_000),
+            ..WantedLimit::from_power(Milliwatts(15_000))
+        };
+        let lease = WantedLease::with(wanted.clone(), None);
+        assert_eq!(parsed("set_limit"), Request::SetLimit(Some(wanted)));
+        assert_eq!(parsed("lease"), Request::Lease(lease));
+        let line =
+            b"{\"version\":1,\"request\":{\"set_limit\":{\"power_mw\":15000,\"for_ms\":null}}}";
+        let wanted = WantedLimit::from_power(Milliwatts(15_000));
+        assert_eq!(Request::parse(line), Ok(Request::SetLimit(Some(wanted))));
+    }
+
+    #[test]
     fn every_state_is_documented() {
         for state in state_names() {
             let name = format!("`{state}`");
@@ -683,14 +720,19 @@ mod tests {
                 "unknown field `now`, expected `version` or `request`",
             ),
             (
-                b"{\"version\":1,\"request\":{\"set_limit\":{\"power_mw\":\"15W\"}}}",
+                b"{\"version\":1,\"request\":{\"set_limit\":{\"power_mw\":\"15\"}}}",
                 "malformed",
-                "invalid type: string \"15W\", expected u32",
+                "power_mw is `15`, expected a power of 1mW to 1000W with its unit, such as \"15W\" or \"900mW\"",
             ),
             (
                 b"{\"version\":1,\"request\":{\"set_limit\":{\"power_mw\":-1}}}",
                 "malformed",
-                "invalid value: integer `-1`, expected u32",
+                "invalid type: integer `-1`, expected a whole number, or a power of 1mW to 1000W with its unit",
+            ),
+            (
+                b"{\"version\":1,\"request\":{\"lease\":{\"power_mw\":15000,\"for_ms\":\"25h\"}}}",
+                "malformed",
+                "for_ms is `25h`, expected a time of 1s to 24h with its unit, such as \"10min\" or \"8h\"",
             ),
             (
                 b"\xFF\xFE{",

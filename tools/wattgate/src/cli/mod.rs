@@ -23,6 +23,7 @@ use thiserror::Error;
 use wattgate_board::{DiscoverError, SettableError};
 use wattgate_cli::aim::AimError;
 use wattgate_cli::arguments::Told;
+use wattgate_cli::delimited::FileError;
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::model::advice;
 use wattgate_cli::output::OutputError;
@@ -91,10 +92,11 @@ pub enum Failure {
     Exclusive(&'static str, &'static str),
     #[error("--steps-from: {0}")]
     StepsFrom(#[from] PatternError),
-    #[error("--modes: {}: {why}; expected a number, or a CSV file with the columns cores, cpu_khz, gpu_khz and emc_khz", path.display())]
-    Modes { path: PathBuf, why: String },
-    #[error("--modes: {}: {source}; expected a number, or a CSV file with the columns cores, cpu_khz, gpu_khz and emc_khz", path.display())]
-    ModesUnreadable { path: PathBuf, source: io::Error },
+    #[error("--modes: {0}{advice}", advice = match .0 {
+        FileError::Io { .. } => "; expected a number, or a CSV file with the columns cores, cpu_khz, gpu_khz and emc_khz",
+        FileError::Defect { .. } => "",
+    })]
+    Modes(FileError),
     #[error("{0}")]
     Board(#[from] DiscoverError),
     /// A board in a probe.
@@ -248,7 +250,7 @@ impl Failed for Failure {
                 why: ProbeError::Unreadable(_),
                 ..
             }) => exit::OTHER,
-            Self::Modes { .. }
+            Self::Modes(FileError::Defect { .. })
             | Self::Probe(_)
             | Self::Corpus(
                 CorpusError::Defect { .. } | CorpusError::Other { .. } | CorpusError::NotFed { .. },

@@ -1,12 +1,15 @@
 //! `profile`: measures a workload in a few modes and writes a corpus.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::Parser;
 use wattgate_board::Disk;
+use wattgate_cli::delimited::columns::{AXIS_COLUMNS, Layout};
+use wattgate_cli::delimited::fields::{clock, whole};
+use wattgate_cli::delimited::{Defect, FileError, Table};
 use wattgate_cli::exit::note;
 use wattgate_cli::planning::{self, ENOUGH_MODES, Kind};
 use wattgate_runtime::PowerMode;
@@ -320,7 +323,7 @@ fn numbered(modes: &Modes) -> Result<(usize, Option<List>), Failure> {
         Modes::Number(number) => return Ok((*number, None)),
         Modes::File(path) => path,
     };
-    let list = listed(path)?;
+    let list = listed(path).map_err(Failure::Modes)?;
     let is_new = |(at, mode): &(usize, &PowerMode)| !list.iter().take(*at).any(|it| it == *mode);
     let number = list.iter().enumerate().filter(is_new).count();
     Ok((number, Some(List(list))))
@@ -465,61 +468,25 @@ fn text(row: &Row) -> String {
     }
 }
 
-/// The modes of a CSV file. Further columns are ignored.
-fn listed(path: &Path) -> Result<VecDeque<PowerMode>, Failure> {
-    #[derive(serde::Deserialize)]
-    struct Listed {
-        cores: u32,
-        cpu_khz: u32,
-        gpu_khz: u32,
-        emc_khz: u32,
-    }
-    let defect = |why: String| Failure::Modes {
-        path: path.to_owned(),
-        why,
-    };
-    let text = fs::read(path).map_err(|source| Failure::ModesUnreadable {
+static LAYOUT: Layout = Layout {
+    what: "a list of modes",
+    columns: &AXIS_COLUMNS,
+    ..Layout::NONE
+};
+
+/// The modes of a file. Further columns are ignored.
+fn listed(path: &Path) -> Result<VecDeque<PowerMode>, FileError> {
+    let file = File::open(path).map_err(|source| FileError::Io {
         path: path.to_owned(),
         source,
     })?;
-    // As in a corpus: comments, and what separates the fields.
-    let header = text
-        .split(|byte| *byte == b'\n')
-        .find(|line| !line.starts_with(b"#"));
-    let fields = |delimiter: &u8| {
-        let header = header.unwrap_or_default().iter();
-        header.filter(|byte| *byte == delimiter).count()
-    };
-    // The last of equals, so the comma stands last.
-    let delimiter = [b'|', b'\t', b';', b','].into_iter().max_by_key(fields);
-    let mut reader = csv::ReaderBuilder::new()
-        .comment(Some(b'#'))
-        .delimiter(delimiter.unwrap_or(b','))
-        .trim(csv::Trim::All)
-        .from_reader(&text[..]);
-    let rows = reader.deserialize().map(|row| {
-        let row: Listed = row.map_err(|error| defect(told(&error)))?;
-        let knobs = [row.cores, row.cpu_khz, row.gpu_khz, row.emc_khz];
+    let mut table = Table::open(path, file, &LAYOUT)?;
+    let places = table.places(AXIS_COLUMNS)?;
+    let modes = table.rows(|row| -> Result<PowerMode, Defect> {
+        let field = |at: usize| (AXIS_COLUMNS[at], row.field(places[at]));
+        let cores = whole(field(0), "a number of cores above zero")?;
+        let knobs = [cores, clock(field(1))?, clock(field(2))?, clock(field(3))?];
         Ok(PowerMode::from_knobs(knobs))
-    });
-    let modes: VecDeque<PowerMode> = rows.collect::<Result<_, Failure>>()?;
-    match modes.is_empty() {
-        true => Err(defect("no rows after the header".to_owned())),
-        false => Ok(modes),
-    }
-}
-
-/// What is wrong in which line of a CSV file.
-fn told(error: &csv::Error) -> String {
-    let what = match error.kind() {
-        csv::ErrorKind::Deserialize { err, .. } => err.kind().to_string(),
-        csv::ErrorKind::UnequalLengths {
-            expected_len, len, ..
-        } => format!("expected {expected_len} fields as in the header, found {len}"),
-        _ => return error.to_string(),
-    };
-    match error.position() {
-        Some(position) => format!("line {}: {what}", position.line()),
-        None => what,
-    }
+    })?;
+    Ok(modes.into())
 }

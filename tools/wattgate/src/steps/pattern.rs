@@ -6,6 +6,7 @@ use std::str;
 
 use regex::bytes::{Match, Regex};
 use thiserror::Error;
+use wattgate_cli::quantity::{TIMES, measure};
 
 use super::lines::Line;
 
@@ -365,13 +366,9 @@ fn period(text: &[u8], after: &[u8]) -> Option<f64> {
         .chars()
         .take_while(|letter| letter.is_alphabetic())
         .collect();
-    let seconds = match &*letters {
-        "ns" => 1e-9,
-        "us" | "µs" | "μs" => 1e-6,
-        "ms" | "msec" | "milliseconds" => 1e-3,
-        "min" | "minutes" => 60.0,
-        _ => 1.0,
-    };
+    let (found, second) = (measure(TIMES, &letters), measure(TIMES, "s"));
+    let seconds = found.zip(second);
+    let seconds = seconds.map_or(1.0, |(found, second)| found.per(second));
     (value > 0.0).then_some(value * seconds)
 }
 

@@ -7,28 +7,32 @@
 //! window, and `in_channels` is another name of `channels`. A knob that the board does not vary is blank
 //! in all rows, or its column is absent. A blank time or power is unknown; a row has at least one of
 //! both. The optional column `kind` (`measured`, the default, or `simulated`) is the same in all rows.
-//! Further columns are ignored. Repeats are rows of their own.
+//! Further columns are ignored. Repeats are rows of their own. The text may have any dialect of [`delimited`].
 //!
 //! Rows are streamed: memory grows by about a hundred bytes a row.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use csv::{ByteRecord, ReaderBuilder};
 use indicatif::ProgressBar;
 use thiserror::Error;
+use wattgate_cli::delimited::columns::{AXIS_COLUMNS, Layout};
+use wattgate_cli::delimited::fields::{Named, POWER, TIME, bad, count, kind, name, quantity, text};
+use wattgate_cli::delimited::{self, FileError, Problem, Refusal, Table};
 use wattgate_kernels::{Call, CallError, Kind, Parameter};
-
-use wattgate_trainer::read::fields::{
-    FieldError, Named, POWER, TIME, bad, csv_io, kind, name, quantity, text,
-};
-use wattgate_trainer::read::{AXIS_COLUMNS, CorpusError, Problem};
 
 /// The columns that every file has.
 const REQUIRED: [&str; 5] = ["device", "unit", "kernel", "time_ms", "power_mw"];
+
+static LAYOUT: Layout = Layout {
+    what: "a kernel corpus",
+    columns: &REQUIRED,
+    and: ", those of its kernels' parameters, and cores,cpu_khz,gpu_khz,emc_khz",
+    optional: &AXIS_COLUMNS,
+    has_blank_knobs: true,
+};
 
 /// Columns that stand for other parameters' columns.
 const OTHER_NAMES: [(&str, &[Parameter]); 5] = [
@@ -77,46 +81,20 @@ pub struct KernelCorpus {
 }
 
 /// A defect of a kernel corpus.
-#[derive(Debug, PartialEq, Eq)]
-pub struct KernelDefect {
-    /// The line, counted from one; `None` if the defect concerns the whole file.
-    pub line: Option<u64>,
-    /// The column's name.
-    pub column: Option<String>,
-    /// What is wrong.
-    pub problem: KernelProblem,
-}
+pub type KernelDefect = delimited::Defect<KernelProblem>;
 
-impl fmt::Display for KernelDefect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        if let Some(column) = &self.column {
-            write!(f, "column `{column}`: ")?;
-        }
-        self.problem.fmt(f)
-    }
-}
+/// Why kernel corpora could not be read.
+pub type KernelCorpusError = FileError<KernelProblem>;
 
 /// What is wrong with a kernel corpus.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum KernelProblem {
-    /// As in any corpus.
+    /// As in any delimited text.
     #[error("{0}")]
-    Field(Problem),
-    /// The file has no text.
-    #[error("the file is empty; expected a header with {}", REQUIRED.join(","))]
-    Empty,
-    /// A required column is missing.
-    #[error("missing; a kernel corpus has the columns {}, those of its kernels' parameters, and {}", REQUIRED.join(","), AXIS_COLUMNS.join(","))]
-    MissingColumn,
+    Text(#[from] Problem),
     /// Two columns say the same.
     #[error("says the same as another column of the header")]
     SaidTwice,
-    /// No kernel has this name.
-    #[error("expected one of {}, found `{found}`", Kind::ALL.map(Kind::name).join(", "))]
-    NoSuchKernel { found: String },
     /// The parameters make no call.
     #[error("{0}")]
     Call(#[from] CallError),
@@ -139,17 +117,6 @@ pub enum KernelProblem {
     /// More units than 16 bits can count.
     #[error("more than {} units", u16::MAX)]
     TooManyUnits,
-}
-
-/// Why kernel corpora could not be read.
-#[derive(Debug, Error)]
-pub enum KernelCorpusError {
-    /// A file cannot be opened or read.
-    #[error("{}: cannot read: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-    /// The first defect.
-    #[error("{}: {defect}", path.display())]
-    Defect { path: PathBuf, defect: KernelDefect },
 }
 
 impl KernelCorpus {
@@ -191,11 +158,7 @@ impl KernelCorpus {
 fn whole_file(path: &Path, problem: KernelProblem) -> KernelCorpusError {
     KernelCorpusError::Defect {
         path: path.to_owned(),
-        defect: KernelDefect {
-            line: None,
-            column: None,
-            problem,
-        },
+        defect: KernelDefect::whole(problem),
     }
 }
 
@@ -205,7 +168,6 @@ struct Places {
     knobs: [Option<usize>; 4],
     parameters: [Option<usize>; Parameter::ALL.len()],
     kind: Option<usize>,
-    fields: usize,
 }
 
 #[derive(Default)]
@@ -225,72 +187,30 @@ impl Builder {
             path: path.to_owned(),
             source,
         };
-        let of_csv = |error| match csv_io(path, error) {
-            CorpusError::Io { source, .. } => io(source),
-            CorpusError::Defect { .. } => unreachable!("an error of the operating system"),
-        };
         let file = File::open(path).map_err(io)?;
         progress.inc_length(file.metadata().map_err(io)?.len());
-        let mut csv = ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .buffer_capacity(1 << 16)
-            .from_reader(progress.wrap_read(file));
-        let mut record = ByteRecord::new();
-        if !csv.read_byte_record(&mut record).map_err(of_csv)? {
-            return Err(whole_file(path, KernelProblem::Empty));
-        }
-        record.trim();
-        let places = places(&record).map_err(|(column, problem)| KernelCorpusError::Defect {
-            path: path.to_owned(),
-            defect: KernelDefect {
-                line: Some(1),
-                column: Some(column.to_owned()),
-                problem,
-            },
-        })?;
-        while csv.read_byte_record(&mut record).map_err(of_csv)? {
-            if let Err((column, problem)) = self.take(&places, &record) {
-                return Err(KernelCorpusError::Defect {
-                    path: path.to_owned(),
-                    defect: KernelDefect {
-                        line: record.position().map(csv::Position::line),
-                        column: column.map(str::to_owned),
-                        problem,
-                    },
-                });
-            }
+        let table = Table::open(path, progress.wrap_read(file), &LAYOUT);
+        let mut table = table.map_err(KernelCorpusError::from_text)?;
+        let places = places(&table)?;
+        while table.advance().map_err(KernelCorpusError::from_text)? {
+            let row = self.take(&places, &table);
+            row.map_err(|defect| table.refuse(defect))?;
         }
         Ok(())
     }
 
-    fn take(
-        &mut self,
-        places: &Places,
-        record: &ByteRecord,
-    ) -> Result<(), (Option<&'static str>, KernelProblem)> {
-        let of_field = |(column, problem): FieldError| (column, KernelProblem::Field(problem));
-        let (expected, found) = (places.fields as u64, record.len() as u64);
-        if expected != found {
-            return Err((
-                None,
-                KernelProblem::Field(Problem::FieldCount {
-                    expected,
-                    found,
-                    advice: None,
-                }),
-            ));
-        }
-        let trimmed = |column: usize| record[column].trim_ascii();
+    fn take<R: Read>(&mut self, places: &Places, row: &Table<R>) -> Result<(), KernelDefect> {
+        row.check()?;
+        let trimmed = |column: usize| row.field(column);
         let required = |at: usize| (REQUIRED[at], trimmed(places.required[at]));
         let said = places.kind.map_or(&b""[..], trimmed);
-        let kind = kind(("kind", said)).map_err(of_field)?;
+        let kind = kind(("kind", said))?;
         self.same_board(required(0), kind)?;
         let unit = self.unit_of(required(1))?;
-        let kernel = text(required(2)).map_err(of_field)?;
+        let kernel = text(required(2))?;
         let kernel = Kind::named(kernel).ok_or_else(|| {
-            let found = kernel.chars().take(40).collect();
-            (Some("kernel"), KernelProblem::NoSuchKernel { found })
+            let known = Kind::ALL.map(Kind::name).join(", ");
+            bad("kernel", format!("one of {known}"), kernel)
         })?;
         let mut values = [None; Parameter::ALL.len()];
         for ((value, place), parameter) in
@@ -298,30 +218,29 @@ impl Builder {
         {
             let field = place.map_or(&b""[..], trimmed);
             // A square window's column has a value for kernels without windows, too.
-            *value = number((parameter.name(), field))
-                .map_err(of_field)?
+            *value = number((parameter.name(), field))?
                 .filter(|_| kernel.parameters().contains(&parameter));
         }
         let call = Call::from_parameters(kernel, |parameter| values[parameter as usize])
-            .map_err(|why| (None, KernelProblem::Call(why)))?;
+            .map_err(|why| KernelDefect::whole(why.into()))?;
         let mut knobs = [0; 4];
         for (at, column) in AXIS_COLUMNS.into_iter().enumerate() {
             let field = places.knobs[at].map_or(&b""[..], trimmed);
-            let value = number((column, field)).map_err(of_field)?;
+            let value = number((column, field))?;
             if value == Some(0) {
                 let expected = "a whole number above zero, or a blank";
-                return Err(of_field(bad(column, expected, "0")));
+                return Err(bad(column, expected, "0").into());
             }
             let is_blank = value.is_none();
             if *self.blank[at].get_or_insert(is_blank) != is_blank {
-                return Err((Some(column), KernelProblem::HalfBlank));
+                return Err(KernelDefect::of(column, KernelProblem::HalfBlank));
             }
             knobs[at] = value.unwrap_or(0);
         }
-        let time_ms = quantity(required(3), &TIME).map_err(of_field)?;
-        let power_mw = quantity(required(4), &POWER).map_err(of_field)?;
+        let time_ms = quantity(required(3), &TIME)?;
+        let power_mw = quantity(required(4), &POWER)?;
         if time_ms.is_none() && power_mw.is_none() {
-            return Err((None, KernelProblem::NotMeasured));
+            return Err(KernelDefect::whole(KernelProblem::NotMeasured));
         }
         self.rows[kernel as usize].push(Row {
             unit,
@@ -337,9 +256,12 @@ impl Builder {
         &mut self,
         device: Named<'_>,
         kind: wattgate_runtime::format::Kind,
-    ) -> Result<(), (Option<&'static str>, KernelProblem)> {
+    ) -> Result<(), KernelDefect> {
         let mixed = |column, first: String, found: String| {
-            Err((Some(column), KernelProblem::Mixed { first, found }))
+            Err(KernelDefect::of(
+                column,
+                KernelProblem::Mixed { first, found },
+            ))
         };
         match &self.first {
             Some((first, _)) if first.as_bytes() != device.1 => {
@@ -351,29 +273,26 @@ impl Builder {
             }
             Some(_) => Ok(()),
             None => {
-                let device = name(device)
-                    .map_err(|(column, problem)| (column, KernelProblem::Field(problem)))?;
-                self.first = Some((device, kind));
+                self.first = Some((name(device)?, kind));
                 Ok(())
             }
         }
     }
 
-    fn unit_of(&mut self, unit: Named<'_>) -> Result<u16, (Option<&'static str>, KernelProblem)> {
+    fn unit_of(&mut self, unit: Named<'_>) -> Result<u16, KernelDefect> {
         if let Some(known) = self.unit_of.get(unit.1) {
             return Ok(*known);
         }
-        let named =
-            name(unit).map_err(|(column, problem)| (column, KernelProblem::Field(problem)))?;
+        let named = name(unit)?;
         let at = u16::try_from(self.units.len());
-        let at = at.map_err(|_| (Some("unit"), KernelProblem::TooManyUnits))?;
+        let at = at.map_err(|_| KernelDefect::of("unit", KernelProblem::TooManyUnits))?;
         self.units.push(named);
         self.unit_of.insert(unit.1.to_vec(), at);
         Ok(at)
     }
 
     fn finish(self, path: &Path) -> Result<KernelCorpus, KernelCorpusError> {
-        let no_rows = || whole_file(path, KernelProblem::Field(Problem::NoRows));
+        let no_rows = || whole_file(path, Problem::NoRows.into());
         let (device, kind) = self.first.ok_or_else(no_rows)?;
         Ok(KernelCorpus {
             device,
@@ -384,22 +303,10 @@ impl Builder {
     }
 }
 
-fn places(header: &ByteRecord) -> Result<Places, (&'static str, KernelProblem)> {
-    let place = |name: &'static str| {
-        let mut places = header.iter().enumerate();
-        let mut places = places
-            .by_ref()
-            .filter(|(_, field)| *field == name.as_bytes());
-        let first = places.next().map(|(place, _)| place);
-        match places.next() {
-            Some(_) => Err((name, KernelProblem::Field(Problem::DuplicateColumn))),
-            None => Ok(first),
-        }
-    };
-    let mut required = [0; REQUIRED.len()];
-    for (slot, name) in required.iter_mut().zip(REQUIRED) {
-        *slot = place(name)?.ok_or((name, KernelProblem::MissingColumn))?;
-    }
+fn places<R: Read>(table: &Table<R>) -> Result<Places, KernelCorpusError> {
+    let place = |name| table.optional(name).map_err(KernelCorpusError::from_text);
+    let required = table.places(REQUIRED);
+    let required = required.map_err(KernelCorpusError::from_text)?;
     let mut knobs = [None; 4];
     for (slot, name) in knobs.iter_mut().zip(AXIS_COLUMNS) {
         *slot = place(name)?;
@@ -416,7 +323,7 @@ fn places(header: &ByteRecord) -> Result<Places, (&'static str, KernelProblem)> 
         for parameter in stands_for {
             let slot = &mut parameters[*parameter as usize];
             if slot.replace(found).is_some() {
-                return Err((name, KernelProblem::SaidTwice));
+                return Err(table.refuse(KernelDefect::of(name, KernelProblem::SaidTwice)));
             }
         }
     }
@@ -425,19 +332,13 @@ fn places(header: &ByteRecord) -> Result<Places, (&'static str, KernelProblem)> 
         knobs,
         parameters,
         kind: place("kind")?,
-        fields: header.len(),
     })
 }
 
-/// A whole number, or `None` for a blank; also accepts the form `4.0`, which spreadsheets write.
-fn number(field: Named<'_>) -> Result<Option<u32>, FieldError> {
-    let text = text(field)?;
-    if text.is_empty() {
-        return Ok(None);
+/// A whole number, or `None` for a blank.
+fn number(field: Named<'_>) -> Result<Option<u32>, Refusal> {
+    match field.1 {
+        b"" => Ok(None),
+        _ => count(field, u32::MAX, "a whole number, or a blank").map(Some),
     }
-    let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
-    let value = digits.parse().ok();
-    value
-        .map(Some)
-        .ok_or_else(|| bad(field.0, "a whole number, or a blank", text))
 }

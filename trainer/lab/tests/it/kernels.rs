@@ -235,7 +235,7 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
     }
     refused(
         &[],
-        "the file is empty; expected a header with device,unit,kernel,time_ms,power_mw",
+        "the file is empty; expected a header with the columns device,unit,kernel,time_ms,power_mw, those of its kernels' parameters, and cores,cpu_khz,gpu_khz,emc_khz",
     );
     refused(&[RELU.to_owned()], "no rows after the header");
     let header = RELU.replace("unit", "board_id");

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 use wattgate_board_tables::Board;
+use wattgate_judge::files::network;
 use wattgate_lab::networks::graph::{Graph, NetworkFileError};
 use wattgate_lab::networks::lower::{Engine, lower};
 use wattgate_lab::networks::operator::NetworkError;
 use wattgate_runtime::{Confidence, Model};
-use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_trainer::score::Predictions;
@@ -195,7 +195,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     let (mut errors, mut over, mut count) = ([0.0; 2], 0, 0);
     for unit in [901, 902, 903] {
         let unit = Unit::drawn(unit);
-        let workload = network(&path.join("net.csv"), &board, &unit).expect("calls");
+        let workload = network::read(&path.join("net.csv"), &board, &unit).expect("calls");
         let mut profiler = Profiler::new(&board, unit, &workload, 1);
         for id in (0..modes.len()).step_by(67) {
             let profile = profiler.profile(modes[id]);
@@ -287,7 +287,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
 fn run_on_a_unit(path: &Path) -> Vec<(usize, f64)> {
     let board = Board::named("xavier-agx").expect("a board");
     let unit = Unit::drawn(904);
-    let workload = network(&path.join("net.csv"), &board, &unit).expect("calls");
+    let workload = network::read(&path.join("net.csv"), &board, &unit).expect("calls");
     let mut profiler = Profiler::new(&board, unit, &workload, 2);
     let bytes = fs::read(path.join("net.wgt")).expect("a model");
     let model = Model::parse(&bytes).expect("a model");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use thiserror::Error;
-use wattgate_simulated_board::csv::CsvError;
+use wattgate_cli::delimited::FileError;
 
 use crate::replay::ReplayError;
 
@@ -15,7 +15,7 @@ pub enum JudgeError {
     Replay(#[from] ReplayError),
     /// A trace or a corpus cannot be read.
     #[error("{0}")]
-    Csv(#[from] CsvError),
+    File(#[from] FileError),
     /// The model is of another board.
     #[error("{}: the model's grid has {found}, which `{board}` lacks", path.display())]
     OtherGrid {

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use wattgate_simulated_board::csv::CsvError;
+use wattgate_cli::delimited::FileError;
 use wattgate_simulated_board::machine::trace::Segment;
+
+use crate::files::trace;
 
 /// The true power since the start of a board.
 #[derive(Debug)]
@@ -15,10 +17,10 @@ pub struct Recording {
 
 impl Recording {
     /// Reads a file.
-    pub fn read(path: &Path) -> Result<Self, CsvError> {
+    pub fn read(path: &Path) -> Result<Self, FileError> {
         Ok(Self {
             path: path.to_owned(),
-            segments: Segment::read_all(path)?,
+            segments: trace::read(path)?,
         })
     }
 

@@ -1,19 +1,31 @@
 //! How far measured rows are from the truth.
 
 use std::collections::HashSet;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use wattgate_simulated_board::csv::{Wrong, cells, lines, number, read};
+use wattgate_cli::delimited::columns::{AXIS_COLUMNS, Layout};
+use wattgate_cli::delimited::fields::{bad, is_unknown, number, whole};
+use wattgate_cli::delimited::{Defect, FileError, Table};
 
 use super::error::JudgeError;
 use super::recording::{Recording, energy_j};
 use super::subject::Subject;
+use crate::files;
 
-/// Columns of a mode, and of what was measured.
-const MODE: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
+/// Columns of what was measured.
 const MEASURED_COLUMNS: [&str; 2] = ["time_ms", "power_mw"];
+
+static LAYOUT: Layout = Layout {
+    what: "a corpus",
+    columns: &[
+        "cores", "cpu_khz", "gpu_khz", "emc_khz", "time_ms", "power_mw",
+    ],
+    optional: &["kind", "device", "workload"],
+    ..Layout::NONE
+};
 
 /// Columns of the profiler: the end of a row's window in s since the start of the session, and its
 /// length in ms.
@@ -56,7 +68,8 @@ impl Rows {
         subject: &Subject<'_>,
         session: Option<(&Recording, Duration)>,
     ) -> Result<Self, JudgeError> {
-        let rows = read(path, |bytes| Self::parse(bytes, subject, session))?;
+        let table = files::open(path, &LAYOUT)?;
+        let rows = Self::parse(table, subject, session)?;
         match rows.knobs.is_empty() {
             true => Err(JudgeError::NoRow {
                 path: path.to_owned(),
@@ -65,57 +78,52 @@ impl Rows {
         }
     }
 
-    fn parse(
-        bytes: &[u8],
+    fn parse<R: Read>(
+        mut table: Table<R>,
         subject: &Subject<'_>,
         session: Option<(&Recording, Duration)>,
-    ) -> Result<Self, Wrong> {
-        let (header, lines) = lines(bytes)?;
-        let names: Vec<&str> = header.split(',').map(str::trim).collect();
-        let column = |name: &str| {
-            let found = names.iter().position(|found| *found == name);
-            let expected = || format!("the column `{name}`");
-            found.ok_or_else(|| Wrong::new(1, format!("`{header}`"), expected()))
-        };
-        for name in MODE.iter().chain(&MEASURED_COLUMNS) {
-            column(name)?;
-        }
+    ) -> Result<Self, FileError> {
+        let mode = table.places(AXIS_COLUMNS)?;
+        let measured = table.places(MEASURED_COLUMNS)?;
+        let window = session.map(|_| table.places(WINDOW)).transpose()?;
         let known = subject.board.axes();
         let mut rows = Self {
             knobs: Vec::new(),
             errors: [Vec::new(), Vec::new()],
         };
-        for (line, text) in lines {
-            let cells = cells(line, text, names.len())?;
-            let value = |name| number(line, name, cells[column(name)?], MOST);
-            // A mode that could not be measured has empty cells.
-            let [time_at, power_at] = [column(MEASURED_COLUMNS[0])?, column(MEASURED_COLUMNS[1])?];
-            if cells[time_at].is_empty() || cells[power_at].is_empty() {
-                continue;
+        table.rows(|row| -> Result<(), Defect> {
+            // A mode that could not be measured has blank fields.
+            if measured.iter().any(|place| is_unknown(row.field(*place))) {
+                return Ok(());
             }
-            let measured = [value(MEASURED_COLUMNS[0])?, value(MEASURED_COLUMNS[1])?];
+            let pair = |columns: [&'static str; 2], places: [usize; 2]| {
+                let value = |at: usize| number((columns[at], row.field(places[at])), MOST);
+                Ok::<_, Defect>([value(0)?, value(1)?])
+            };
+            let measured = pair(MEASURED_COLUMNS, measured)?;
             let mut knobs = [0; 4];
-            for ((knob, name), known) in knobs.iter_mut().zip(MODE).zip(&known) {
-                let cell = cells[column(name)?];
-                let found = known.iter().find(|value| value.to_string() == cell);
-                *knob = *found.ok_or_else(|| {
+            for (at, column) in AXIS_COLUMNS.into_iter().enumerate() {
+                let field = row.field(mode[at]);
+                knobs[at] = whole((column, field), "a whole number above zero")?;
+                if !known[at].contains(&knobs[at]) {
                     let expected = format!("a value that `{}` has", subject.board.name);
-                    Wrong::new(line, format!("`{cell}` in `{name}`"), expected)
-                })?;
+                    return Err(bad(column, expected, &String::from_utf8_lossy(field)).into());
+                }
             }
-            let truth = match session {
+            let truth = match session.zip(window) {
                 None => {
                     let truth = subject.truth(knobs);
                     [1e3 / truth.rate, 1e3 * subject.settled_w(&truth)]
                 }
-                Some((recording, start)) => {
-                    let [end_s, window_ms] = [value(WINDOW[0])?, value(WINDOW[1])?];
+                Some(((recording, start), places)) => {
+                    let [end_s, window_ms] = pair(WINDOW, places)?;
                     let end = start + Duration::from_secs_f64(end_s);
                     let length = Duration::from_secs_f64(window_ms / 1e3);
                     in_window(recording, end, length).ok_or_else(|| {
-                        let found = format!("a window of {window_ms} ms that ends at {end:?}");
-                        let expected = "a window with minibatches in the trace";
-                        Wrong::new(line, found, expected)
+                        let expected = format!(
+                            "the end of a window of {window_ms} ms with minibatches in the trace"
+                        );
+                        bad(WINDOW[0], expected, &end_s.to_string())
                     })?
                 }
             };
@@ -123,7 +131,8 @@ impl Rows {
             for ((errors, measured), truth) in rows.errors.iter_mut().zip(measured).zip(truth) {
                 errors.push(100.0 * (measured / truth - 1.0).abs());
             }
-        }
+            Ok(())
+        })?;
         Ok(rows)
     }
 

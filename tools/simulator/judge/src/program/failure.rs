@@ -5,6 +5,7 @@ use std::io;
 use thiserror::Error;
 use wattgate_board_tables::BoardError;
 use wattgate_cli::arguments::Told;
+use wattgate_cli::delimited::FileError;
 use wattgate_cli::exit::{self, Failed};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::ShardError;
@@ -13,7 +14,6 @@ use wattgate_judge::replay::ReplayError;
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_simulated_board::anchors::AnchorError;
 use wattgate_simulated_board::corpus::ModesError;
-use wattgate_simulated_board::csv::CsvError;
 use wattgate_simulated_board::tree::mirror::{LivingError, MirrorError};
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
 use wattgate_simulated_board::workload::WorkloadError;
@@ -63,7 +63,7 @@ pub enum Failure {
     #[error("{0}")]
     Scenario(io::Error),
     #[error("{0}")]
-    Csv(#[from] CsvError),
+    File(#[from] FileError),
     #[error("{0}")]
     Replay(#[from] ReplayError),
     #[error("{0}")]
@@ -95,7 +95,7 @@ impl From<JudgeError> for Failure {
     fn from(error: JudgeError) -> Self {
         match error {
             JudgeError::Replay(error) => Self::Replay(error),
-            JudgeError::Csv(error) => Self::Csv(error),
+            JudgeError::File(error) => Self::File(error),
             error => Self::Judge(error),
         }
     }
@@ -134,7 +134,7 @@ impl Failed for Failure {
                 | WorkloadError::NotTold { .. }
                 | WorkloadError::OutOfMemory { .. },
             )
-            | Self::Csv(CsvError::Line { .. })
+            | Self::File(FileError::Defect { .. })
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
@@ -149,7 +149,7 @@ impl Failed for Failure {
             | Self::NoTrainer { .. }
             | Self::Plot(_)
             | Self::Scenario(_)
-            | Self::Csv(CsvError::Io { .. })
+            | Self::File(FileError::Io { .. })
             | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
             | Self::Print(_) => exit::OTHER,
         }

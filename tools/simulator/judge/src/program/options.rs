@@ -7,8 +7,8 @@ use lexopt::{Parser, ValueExt};
 use wattgate_board_tables::Board;
 use wattgate_cli::quantity;
 use wattgate_judge::Holder;
+use wattgate_judge::files::network;
 use wattgate_judge::replay::warmth::Fan;
-use wattgate_simulated_board::kernels::network;
 use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::sampling::SAMPLES;
 use wattgate_simulated_board::unit::Unit;
@@ -118,7 +118,7 @@ pub fn workload(
 ) -> Result<Option<Workload>, Failure> {
     match (named, calls) {
         (Some(_), Some(_)) => Err(Failure::Exclusive("--calls", "--workload")),
-        (None, Some(calls)) => Ok(Some(network(calls, board, unit)?)),
+        (None, Some(calls)) => Ok(Some(network::read(calls, board, unit)?)),
         (named, None) => Ok(named),
     }
 }

@@ -208,8 +208,8 @@ fn rows_are_compared_with_their_windows() {
     near(&found["row_power_error_pct"]["p95"], 2.0 + 0.9 * 8.0, 1e-6);
     let message = refused(&[&paths[..], &["--offset", "20"]].concat(), 3);
     let expected = format!(
-        "error: {}:3: a window of 10000 ms that ends at 70.005s, expected a window with minibatches \
-         in the trace\n",
+        "error: {}: line 3: column `end_s`: expected the end of a window of 10000 ms with minibatches in the trace, \
+         found `50.005`\n",
         text(&rows)
     );
     assert_eq!(message, expected);
@@ -297,11 +297,11 @@ fn what_is_wrong_is_named() {
     let cut = lines[..1000].join("\n") + "\n9.99,8\n";
     assert_eq!(
         with(&cut, &["1"], 3),
-        format!("error: {path}:1001: `9.99,8`, expected 4 cells\n")
+        format!("error: {path}: line 1001: expected 4 fields as in the header, found 2\n")
     );
     assert_eq!(
         with(&whole[..whole.len() - 2], &["1"], 3),
-        format!("error: {path}:6001: a line without an end, expected a whole trace\n")
+        format!("error: {path}: line 6001: the file ends within a line; expected a whole one\n")
     );
     assert_eq!(
         with(&whole, &["20", "--until", "20.5"], 2),
@@ -402,15 +402,15 @@ fn what_is_wrong_is_named() {
     for (lines, message) in [
         (
             "cores,cpu_khz\n".to_owned(),
-            "rows.csv:1: `cores,cpu_khz`, expected the column `gpu_khz`",
+            "rows.csv: line 1: column `gpu_khz`: missing; a corpus has the columns cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw",
         ),
         (
             format!("{header}\n6,1728000,1020000,3199000,9,9000\n6,1728001,1020000,3199000,9,9\n"),
-            "rows.csv:3: `1728001` in `cpu_khz`, expected a value that `orin-nano-8-super` has",
+            "rows.csv: line 3: column `cpu_khz`: expected a value that `orin-nano-8-super` has, found `1728001`",
         ),
         (
             format!("{header}\n6,1728000,1020000,3199000,-9,9000\n"),
-            "rows.csv:2: `-9` in `time_ms`, expected a number, 0 … 1000000000",
+            "rows.csv: line 2: column `time_ms`: expected a number, 0 … 1000000000, found `-9`",
         ),
         (
             format!("{header}\n6,1728000,1020000,3199000,,\n"),

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
-use wattgate_judge::Holder;
 use wattgate_judge::replay::report::LoadReport;
 use wattgate_judge::replay::table::{Bench, LoadTask, Mismatch, rows};
 use wattgate_judge::replay::{LoadRun, run};
-use wattgate_simulated_board::load::{Kind, Load};
+use wattgate_judge::{Holder, files};
+use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
 
 fn weights() -> PathBuf {
@@ -157,7 +157,7 @@ fn a_defective_load_is_named_by_file_line_and_expectation() {
     let (_folder, load) = with_load("t_ms,activity\n0,1\n1000,\n3000,1\n");
     assert_eq!(
         refused(&replay(&load, &[]), 3),
-        format!("error: {load}:3: an empty cell in `activity`, expected a number, 0 … 4\n")
+        format!("error: {load}: line 3: column `activity`: expected a number, 0 … 4, found ``\n")
     );
     let missing = refused(&replay("nowhere.csv", &[]), 5);
     assert!(
@@ -241,7 +241,7 @@ fn a_built_in_load_is_written_and_read() {
     let options = ["--kind", "training", "--seconds", "20", "--seed", "7"];
     let written = simulator(&[&["load"], &options[..], &["-o", text]].concat());
     assert!(written.status.success());
-    let load = Load::read(&path).expect("a load");
+    let load = files::load::read(&path).expect("a load");
     assert_eq!(load, Kind::Training.load(Duration::from_secs(20), 7));
     let stderr = refused(&simulator(&["load", "--kind", "mining", "-o", text]), 2);
     assert_eq!(

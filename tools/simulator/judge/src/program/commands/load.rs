@@ -10,6 +10,7 @@ use crate::help::{kinds, paragraphs};
 use crate::options;
 use wattgate_cli::arguments::number;
 use wattgate_cli::output::AtomicFile;
+use wattgate_judge::files::load::to_csv;
 use wattgate_simulated_board::load::Kind;
 
 const USAGE: &str = "\
@@ -61,5 +62,5 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let kind: Kind = kind.ok_or(Failure::Missing("--kind"))?;
     let file = AtomicFile::create(&output.ok_or(Failure::Missing("--output"))?)?;
     let load = kind.load(Duration::from_secs(seconds), seed);
-    Ok(file.commit(load.to_csv().as_bytes())?)
+    Ok(file.commit(to_csv(&load).as_bytes())?)
 }

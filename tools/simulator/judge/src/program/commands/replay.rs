@@ -12,10 +12,9 @@ use crate::options;
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
 use wattgate_cli::arguments::number;
-use wattgate_judge::Holder;
 use wattgate_judge::replay::report::LoadReport;
 use wattgate_judge::replay::{LoadRun, run as replay, timed_modes, workload_of};
-use wattgate_simulated_board::load::Load;
+use wattgate_judge::{Holder, files};
 use wattgate_simulated_board::sampling::Sampling;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
@@ -97,7 +96,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let board = board.ok_or(Failure::Missing("--board"))?;
     let model = model.ok_or(Failure::Missing("--weights"))?;
     let limit = limit.ok_or(Failure::Missing("--limit"))?;
-    let load = Load::read(&load.ok_or(Failure::Missing("--load"))?)?;
+    let load = files::load::read(&load.ok_or(Failure::Missing("--load"))?)?;
     let of_unit = unit.map_or(Unit::NOMINAL, Unit::drawn);
     let workload = options::workload(workload, calls.as_deref(), &board, &of_unit)?;
     let workload = match workload {

@@ -1,85 +1,65 @@
-//! Fields of corpus files: what each may hold, and how a defect is reported.
+//! Fields of tables: what each may hold, and how a defect is reported.
 
-use std::io;
+use std::borrow::Cow;
 use std::ops::Range;
-use std::path::Path;
 
-use csv::ErrorKind;
-use wattgate_cli::planning::NOT_SHOWN;
 use wattgate_runtime::format::Kind;
 
-use super::{CorpusError, MAX_TIME_MS, POWERS_MW, Problem};
+use super::{Problem, Refusal};
+use crate::planning::NOT_SHOWN;
+use crate::quantity::{FREQUENCIES, Measure, POWERS, TIMES, conversion, measure, split};
 
-/// With `flexible` set, the reader returns no error but those of the operating system.
-pub fn csv_io(path: &Path, error: csv::Error) -> CorpusError {
-    let source = match error.into_kind() {
-        ErrorKind::Io(source) => source,
-        other => io::Error::other(format!("{other:?}")),
-    };
-    CorpusError::Io {
-        path: path.to_owned(),
-        source,
-    }
-}
+/// Upper limit of a time, in ms: the runtime stores microseconds in 32 bits.
+pub const MAX_TIME_MS: f64 = 4_294_967.0;
+
+/// The powers that a corpus may hold, in mW. No measured corpus has less than 500 mW, so a number below the lower end is
+/// in W, or wrong. No Jetson draws 1 kW: the largest, a Thor T5000, is sold with 130 W.
+pub const POWERS_MW: Range<f64> = 100.0..1_000_000.0;
 
 /// The numbers of a column: what they may be, and what others probably are.
 #[derive(Debug)]
-pub struct Measure {
+pub struct Numbers {
     expected: &'static str,
     range: Range<f64>,
-    /// Numbers out of the range that have probably another unit, and what to do about them.
-    other_units: &'static [(Range<f64>, &'static str)],
-    /// What to do about a number with the text of a unit.
-    alone: &'static str,
+    /// The units of measure of such numbers, and that of the column.
+    measures: &'static [Measure],
+    own: &'static str,
+    /// Numbers out of the range that have probably another unit of measure.
+    others: &'static [(Range<f64>, &'static [&'static str])],
 }
 
 /// The time of a step.
-pub const TIME: Measure = Measure {
+pub const TIME: Numbers = Numbers {
     expected: "a time in ms above zero and below 4294967 (71 minutes), or a blank",
     range: 0.0..MAX_TIME_MS,
-    other_units: &[(
-        MAX_TIME_MS..f64::INFINITY,
-        "if the column is in µs, divide it by 1000; if it is in ns, by 1000000",
-    )],
-    alone: "write the number alone, in ms",
+    measures: TIMES,
+    own: "ms",
+    others: &[(MAX_TIME_MS..f64::INFINITY, &["µs", "ns"])],
 };
 
 /// The power of the board.
-pub const POWER: Measure = Measure {
+pub const POWER: Numbers = Numbers {
     expected: "a power in mW from 100 to below 1000000 (1 kW), or a blank",
     range: POWERS_MW,
-    other_units: &[
-        (
-            f64::MIN_POSITIVE..POWERS_MW.start,
-            "if the column is in W, multiply it by 1000",
-        ),
-        (
-            POWERS_MW.end..f64::INFINITY,
-            "if the column is in µW, divide it by 1000",
-        ),
+    measures: POWERS,
+    own: "mW",
+    others: &[
+        (f64::MIN_POSITIVE..POWERS_MW.start, &["W"]),
+        (POWERS_MW.end..f64::INFINITY, &["µW"]),
     ],
-    alone: "write the number alone, in mW",
 };
 
 /// A clock: the range has those of all boards, of which none is in it when it stands in MHz or Hz.
-const CLOCK: Measure = Measure {
+const CLOCK: Numbers = Numbers {
     expected: "a frequency in kHz from 10000 to 10000000",
     range: 10_000.0..10_000_001.0,
-    other_units: &[
-        (
-            f64::MIN_POSITIVE..10.0,
-            "if the column is in GHz, multiply it by 1000000",
-        ),
-        (
-            10.0..10_000.0,
-            "if the column is in MHz, multiply it by 1000",
-        ),
-        (
-            10_000_001.0..f64::INFINITY,
-            "if the column is in Hz, divide it by 1000",
-        ),
+    measures: FREQUENCIES,
+    own: "kHz",
+    others: &[
+        (f64::MIN_POSITIVE..10.0, &["GHz"]),
+        (10.0..10_000.0, &["MHz"]),
+        (10_000_001.0..f64::INFINITY, &["Hz"]),
     ],
-    alone: "write the number alone, in kHz",
 };
 
 /// What others write for an unknown value besides a blank. `NaN` is none of them: it may be the result of a failed calculation.
@@ -93,56 +73,74 @@ pub fn is_unknown(field: &[u8]) -> bool {
 
 /// A field with the name of its column.
 pub type Named<'a> = (&'static str, &'a [u8]);
-/// A refused field: its column, if one is to blame, and why.
-pub type FieldError = (Option<&'static str>, Problem);
 
 /// The text of a field.
-pub fn text((column, field): Named<'_>) -> Result<&str, FieldError> {
-    str::from_utf8(field).map_err(|_| (Some(column), Problem::NotUtf8))
+pub fn text((column, field): Named<'_>) -> Result<&str, Refusal> {
+    str::from_utf8(field).map_err(|_| Refusal {
+        column: Some(column),
+        problem: Problem::NotUtf8,
+    })
 }
 
 /// Refuses a field.
-pub fn bad(column: &'static str, expected: &'static str, found: &str) -> FieldError {
-    // A field may be as long as the file; the message shows its start.
-    let found = found.chars().take(40).collect();
-    let advice = None;
+pub fn bad(column: &'static str, expected: impl Into<Cow<'static, str>>, found: &str) -> Refusal {
+    refused(column, expected, found, None)
+}
+
+fn refused(
+    column: &'static str,
+    expected: impl Into<Cow<'static, str>>,
+    found: &str,
+    advice: Option<String>,
+) -> Refusal {
     let problem = Problem::BadField {
-        expected,
-        found,
-        advice,
+        expected: expected.into(),
+        // A field may be as long as the file; the message shows its start.
+        found: found.chars().take(40).collect(),
+        advice: advice.map(String::into_boxed_str),
     };
-    (Some(column), problem)
+    let column = Some(column);
+    Refusal { column, problem }
 }
 
-/// Refuses a number, and says what to do about it.
-fn bad_number(column: &'static str, measure: &Measure, found: &str) -> FieldError {
-    let (_, mut problem) = bad(column, measure.expected, found);
-    if let Problem::BadField { advice, .. } = &mut problem {
-        *advice = measure.advice(found);
+impl Numbers {
+    /// Refuses a number, and says what to do about it.
+    fn refuse(&self, column: &'static str, found: &str) -> Refusal {
+        refused(column, self.expected, found, self.advice(found))
     }
-    (Some(column), problem)
-}
 
-impl Measure {
     /// What to do about a refused number.
-    fn advice(&self, text: &str) -> Option<&'static str> {
+    fn advice(&self, text: &str) -> Option<String> {
         if let Ok(number) = text.parse::<f64>() {
-            let mut others = self.other_units.iter();
-            return match number.is_nan() {
-                true => Some("leave an unknown value blank"),
-                false => others
-                    .find(|(range, _)| range.contains(&number))
-                    .map(|(_, advice)| *advice),
-            };
-        }
-        let number = text.trim_end_matches(char::is_alphabetic).trim_end();
-        match number.parse::<f64>() {
-            Ok(_) if number.len() < text.len() => Some(self.alone),
-            _ if is_grouped(text) => {
-                Some("write a decimal point as `.`, and no thousands separators")
+            if number.is_nan() {
+                return Some("leave an unknown value blank".to_owned());
             }
-            _ => None,
+            let mut others = self.others.iter();
+            let (_, probable) = others.find(|(range, _)| range.contains(&number))?;
+            return Some(self.converted(probable));
         }
+        let (number, word) = split(text);
+        if number.parse::<f64>().is_ok() && !word.is_empty() {
+            return Some(format!("write the number alone, in {}", self.own));
+        }
+        is_grouped(text)
+            .then(|| "write a decimal point as `.`, and no thousands separators".to_owned())
+    }
+
+    /// What to do if the column has probably one of some units of measure.
+    fn converted(&self, probable: &[&str]) -> String {
+        let own = measure(self.measures, self.own);
+        let known = probable.iter().filter_map(|name| {
+            let (verb, factor) = conversion(measure(self.measures, name)?, own?)?;
+            Some((name, verb, factor))
+        });
+        let clauses = known
+            .enumerate()
+            .map(|(at, (name, verb, factor))| match at {
+                0 => format!("if the column is in {name}, {verb} it by {factor}"),
+                _ => format!("if it is in {name}, by {factor}"),
+            });
+        clauses.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -163,7 +161,7 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// A name, see [`is_name`].
-pub fn name(field: Named<'_>) -> Result<String, FieldError> {
+pub fn name(field: Named<'_>) -> Result<String, Refusal> {
     const EXPECTED: &str = "a name of 1 to 64 characters";
     let name = text(field)?;
     if !is_name(name) {
@@ -173,18 +171,26 @@ pub fn name(field: Named<'_>) -> Result<String, FieldError> {
 }
 
 /// A positive whole number; also accepts the form `4.0`, which spreadsheets write.
-pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, FieldError> {
+pub fn whole(field: Named<'_>, expected: &'static str) -> Result<u32, Refusal> {
     let text = text(field)?;
-    parse_whole(text).ok_or_else(|| bad(field.0, expected, text))
+    let value = parse_whole(text).filter(|value| *value > 0);
+    value.ok_or_else(|| bad(field.0, expected, text))
+}
+
+/// A whole number from 0 in the same forms.
+pub fn count(field: Named<'_>, most: u32, expected: &'static str) -> Result<u32, Refusal> {
+    let text = text(field)?;
+    let value = parse_whole(text).filter(|value| *value <= most);
+    value.ok_or_else(|| bad(field.0, expected, text))
 }
 
 fn parse_whole(text: &str) -> Option<u32> {
     let digits = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
-    digits.parse().ok().filter(|&value| value > 0)
+    digits.parse().ok()
 }
 
 /// The number of cores; [`NOT_SHOWN`] for a blank, and whether it is one.
-pub fn cores(field: Named<'_>) -> Result<(u32, bool), FieldError> {
+pub fn cores(field: Named<'_>) -> Result<(u32, bool), Refusal> {
     match is_unknown(field.1) {
         true => Ok((NOT_SHOWN, true)),
         false => Ok((whole(field, "a number of cores above zero")?, false)),
@@ -192,36 +198,52 @@ pub fn cores(field: Named<'_>) -> Result<(u32, bool), FieldError> {
 }
 
 /// Parses a clock in kHz. A clock in another unit of measure is named as such; a blank is a clock that the board does not show.
-pub fn clock(field: Named<'_>) -> Result<u32, FieldError> {
+pub fn clock(field: Named<'_>) -> Result<u32, Refusal> {
     let text = text(field)?;
     let is_not_shown = || text.parse() == Ok(f64::from(NOT_SHOWN));
     if is_unknown(field.1) || is_not_shown() {
         return Ok(NOT_SHOWN);
     }
     let khz = parse_whole(text).filter(|&khz| CLOCK.range.contains(&f64::from(khz)));
-    khz.ok_or_else(|| bad_number(field.0, &CLOCK, text))
+    khz.ok_or_else(|| CLOCK.refuse(field.0, text))
 }
 
 /// A number above zero as a column expects it, or `None` for a blank.
-pub fn quantity(field: Named<'_>, measure: &Measure) -> Result<Option<f32>, FieldError> {
-    let text = text(field)?;
+pub fn quantity(field: Named<'_>, numbers: &Numbers) -> Result<Option<f32>, Refusal> {
     if is_unknown(field.1) {
         return Ok(None);
     }
-    const COMMA: &str = "a number with a decimal point, not a comma";
-    let has_comma = text.contains(',') && text.replacen(',', ".", 1).parse::<f64>().is_ok();
-    if has_comma && !is_grouped(text) {
-        return Err(bad(field.0, COMMA, text));
-    }
-    let value: Option<f64> = text.parse().ok().filter(|v| measure.range.contains(v));
+    let (text, value) = decimal(field)?;
+    let value = value.filter(|value| numbers.range.contains(value));
     match value {
         Some(value) if value as f32 > 0.0 => Ok(Some(value as f32)),
-        _ => Err(bad_number(field.0, measure, text)),
+        _ => Err(numbers.refuse(field.0, text)),
+    }
+}
+
+/// A number without a unit of measure, 0 … `most`.
+pub fn number(field: Named<'_>, most: f64) -> Result<f64, Refusal> {
+    let (text, value) = decimal(field)?;
+    let value = value.filter(|value| (0.0..=most).contains(value));
+    value.ok_or_else(|| bad(field.0, format!("a number, 0 … {most}"), text))
+}
+
+/// The text of a field, and its value if it is a number. A decimal comma is refused.
+fn decimal(field: Named<'_>) -> Result<(&str, Option<f64>), Refusal> {
+    let text = text(field)?;
+    let has_comma = text.contains(',') && text.replacen(',', ".", 1).parse::<f64>().is_ok();
+    match has_comma && !is_grouped(text) {
+        true => Err(bad(
+            field.0,
+            "a number with a decimal point, not a comma",
+            text,
+        )),
+        false => Ok((text, text.parse().ok())),
     }
 }
 
 /// Measured, which is the default, or simulated.
-pub fn kind(field: Named<'_>) -> Result<Kind, FieldError> {
+pub fn kind(field: Named<'_>) -> Result<Kind, Refusal> {
     match text(field)? {
         "" | "measured" => Ok(Kind::Measured),
         "simulated" => Ok(Kind::Simulated),
