@@ -479,7 +479,7 @@ fn arguments_that_make_no_sense_are_refused() {
         ),
         (
             &["--steps-from", "(?<steps>x)", "true"],
-            "--steps-from: `(?<steps>x)` has a group `steps`; the groups are count, total, rate and period",
+            "--steps-from: `(?<steps>x)` has a group `steps`; the groups are count, total, steps, rate and period",
         ),
         (&["--steps-from", "(", "true"], "unclosed group"),
         (&["--wrong", "true"], "--wrong"),
