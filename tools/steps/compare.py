@@ -42,7 +42,7 @@ TOLD = {
 def workloads(tool):
     lines = (HERE / "workloads.py").read_text().splitlines()
     names = [line[4 : line.index("(")] for line in lines if line.startswith("def ")]
-    return [name for name in names if name.startswith(tool.replace(".", "_") + "_") and "model" not in name.split("_")[-1]]
+    return [name for name in names if name.startswith(tool.replace(".", "_") + "_")]
 
 
 def outputs(place):

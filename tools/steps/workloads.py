@@ -102,7 +102,7 @@ def tqdm_scaled():
             bar.update(100)
 
 
-def keras_model(**options):
+def model_keras(**options):
     import keras
     import numpy
 
@@ -134,19 +134,19 @@ def keras_model(**options):
 
 
 def keras_fit():
-    model, arguments, _ = keras_model()
+    model, arguments, _ = model_keras()
     model.fit(**arguments)
 
 
 def keras_lines():
     """A line for each epoch."""
-    model, arguments, _ = keras_model(verbose=2, epochs=2 * EPOCHS)
+    model, arguments, _ = model_keras(verbose=2, epochs=2 * EPOCHS)
     model.fit(**arguments)
 
 
 def keras_endless():
     """A generator, whose length Keras does not know in the first epoch."""
-    model, arguments, data = keras_model()
+    model, arguments, data = model_keras()
     xs, ys = data(1)
     import torch.utils.data
 
@@ -161,7 +161,7 @@ def keras_endless():
 
 def keras_evaluated():
     """An evaluation with a bar of its own after each epoch."""
-    model, arguments, data = keras_model(epochs=1)
+    model, arguments, data = model_keras(epochs=1)
     for _ in range(EPOCHS):
         model.fit(**arguments)
         model.evaluate(*data(EVALUATION_STEPS), batch_size=8, callbacks=arguments["callbacks"])
@@ -228,7 +228,7 @@ def hf_accumulated():
     trainer(gradient_accumulation_steps=4, eval_strategy="no").train()
 
 
-def lightning_fit(bar=None, **options):
+def fit_lightning(bar=None, **options):
     import lightning
     import torch
 
@@ -267,20 +267,20 @@ def lightning_fit(bar=None, **options):
 
 
 def lightning_rich():
-    lightning_fit()
+    fit_lightning()
 
 
 def lightning_tqdm():
     from lightning.pytorch.callbacks import TQDMProgressBar
 
-    lightning_fit(TQDMProgressBar())
+    fit_lightning(TQDMProgressBar())
 
 
 def lightning_often():
     """Validation within the epoch."""
     from lightning.pytorch.callbacks import TQDMProgressBar
 
-    lightning_fit(TQDMProgressBar(), val_check_interval=0.25)
+    fit_lightning(TQDMProgressBar(), val_check_interval=0.25)
 
 
 def yolo(name):
@@ -343,7 +343,7 @@ def ultralytics_video():
         pass
 
 
-def llama_model(path):
+def model_llama(path):
     """A model of one layer with random weights and a vocabulary of bytes."""
     import gguf
     import numpy
@@ -397,7 +397,7 @@ def llama_cpp_server():
     import xllamacpp
 
     path = os.path.join(os.path.dirname(sys.argv[2]), "random.gguf")
-    llama_model(path)
+    model_llama(path)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = path
     parameters.n_ctx = 512

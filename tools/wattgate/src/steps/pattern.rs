@@ -25,7 +25,7 @@ use super::tally::Choice;
 pub const TOOLS: [(&str, &str); 10] = [
     (
         "tqdm",
-        r"(?P<count>\d+)(?:/(?P<total>\d+)| ?[^\s\d\[]+)? \[ ?\d+:\d\d",
+        r"(?P<count>\d+)(?:/(?P<total>\d+)| ?[^\s\d\[]+)? +\[ ?\d+:\d\d",
     ),
     (
         HF,
@@ -37,7 +37,7 @@ pub const TOOLS: [(&str, &str); 10] = [
     ),
     (
         "lightning",
-        r"^Epoch \d+.*?[| ](?P<count>\d+)/(?P<total>\d+) (?:\[\d+:|\d+:\d\d:\d\d)",
+        r"^Epoch \d+.*?[| ](?P<count>\d+)/(?P<total>\d+) (?:\[\d+:|\d+:\d\d)",
     ),
     (
         "ultralytics",

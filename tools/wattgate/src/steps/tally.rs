@@ -13,7 +13,8 @@ use super::pattern::Found;
 const MOST_SEQUENCES: usize = 8;
 
 /// Words of a sequence that is not the training's.
-const VALIDATION: [&str; 12] = [
+const VALIDATION: [&str; 13] = [
+    "dev",
     "val",
     "valid",
     "validate",
@@ -28,13 +29,9 @@ const VALIDATION: [&str; 12] = [
     "sanity",
 ];
 
-/// Steps count as done if they need at most so many times the pace before. Else the count has another reason to fall than
-/// the end of an epoch.
-const MOST_OF_PACE: f64 = 4.0;
-
-/// The part of an epoch that may be missing between two of its counts even if no time has passed, as where a program's
-/// output arrives in large pieces.
-const UNSEEN: f64 = 0.2;
+/// The counts at the end of an epoch and at the beginning of the next one may lack at most so many times the steps between two
+/// lines of it.
+const MOST_STRIDES: u64 = 2;
 
 /// A count that falls by at most this part of itself, and not by the end of an epoch, comes from a second process that
 /// counts the same steps.
@@ -96,7 +93,7 @@ impl Display for Notice {
             ),
             Self::Fell { from, to } => write!(
                 f,
-                "the count fell from {from} to {to} too early for the end of an epoch; the program began anew, or several bars look \
+                "the count fell from {from} to {to}, which is no end of an epoch; the program began anew, or several bars look \
                  alike and the steps are wrong: then write the words before one of them into the pattern"
             ),
             Self::Stuck(count) => write!(
@@ -118,8 +115,8 @@ struct Sequence {
     began: Instant,
     /// When the last step was counted.
     at: Instant,
-    /// Steps per second between the last two counts of which the second one was higher.
-    pace: Option<f64>,
+    /// The most steps between two lines.
+    stride: u64,
     /// Steps so far.
     steps: u64,
     /// New lines in a row with the last count.
@@ -142,7 +139,7 @@ impl Sequence {
             last: count,
             began: at,
             at,
-            pace: None,
+            stride: 0,
             steps: count,
             repeats: 0,
             has_varied: false,
@@ -154,19 +151,23 @@ impl Sequence {
 
     /// Takes a count, and returns the steps since the one before. `is_new` says that the line is not one that is drawn again.
     fn take(&mut self, count: u64, at: Instant, is_new: bool) -> (u64, Option<Notice>) {
-        let passed = at.saturating_duration_since(self.at);
-        let (more, notice) = match count.checked_sub(self.last) {
-            Some(0) => return self.repeat(passed, at, is_new),
-            Some(more) => (more, self.jump(count, passed)),
-            None => match self.fall(count, passed) {
+        let last = self.last;
+        if count == last {
+            return self.repeat(at, is_new);
+        }
+        let (more, notice) = match count.checked_sub(last) {
+            Some(more) => {
+                self.stride = self.stride.max(more);
+                // It returns at once to where it was before it fell: two bars look alike.
+                let from = self.fell_from.filter(|from| count > *from);
+                (more, from.map(|from| Notice::Fell { from, to: last }))
+            }
+            None => match self.fall(count) {
                 Fall::Lag(notice) => return (0, Some(notice)),
                 Fall::Anew(more, notice) => (more, notice),
             },
         };
-        if count > self.last && !passed.is_zero() {
-            self.pace = Some(more as f64 / passed.as_secs_f64());
-        }
-        self.fell_from = Some(self.last).filter(|last| count < *last);
+        self.fell_from = Some(last).filter(|last| count < *last);
         self.has_varied = true;
         self.repeats = 0;
         self.last = count;
@@ -182,7 +183,8 @@ impl Sequence {
     }
 
     /// The same count again. A log with one line an epoch shows no other one.
-    fn repeat(&mut self, passed: Duration, at: Instant, is_new: bool) -> (u64, Option<Notice>) {
+    fn repeat(&mut self, at: Instant, is_new: bool) -> (u64, Option<Notice>) {
+        let passed = at.saturating_duration_since(self.at);
         if !is_new || passed <= TWICE {
             return (0, None);
         }
@@ -199,43 +201,30 @@ impl Sequence {
         (0, is_stuck.then_some(Notice::Stuck(self.last)))
     }
 
-    /// A count below the one before: an epoch, if its steps and the rest of the one before had time enough.
-    fn fall(&mut self, count: u64, passed: Duration) -> Fall {
-        let total = self.total.unwrap_or(self.last);
-        let whole = total.saturating_sub(self.last).saturating_add(count);
-        let Some(pace) = self.pace else {
-            self.has_restarted = true;
-            return Fall::Anew(count, None);
-        };
-        let unseen = self.total.map_or(1.0, |total| 1.0 + UNSEEN * total as f64);
-        let in_time = unseen.max(MOST_OF_PACE * pace * passed.as_secs_f64());
+    /// A count below the one before: an epoch, if the one before was at its end as far as lines show it.
+    fn fall(&mut self, count: u64) -> Fall {
         let from = self.last;
+        let stride = if self.has_varied { self.stride } else { from };
+        let unseen = MOST_STRIDES * stride.max(1);
+        let rest = self.total.map_or(0, |total| total.saturating_sub(from));
+        let is_start = count <= unseen;
         let fell = Notice::Fell { from, to: count };
-        if whole as f64 > in_time && (from - count) as f64 <= LAG * from as f64 {
+        if is_start && rest <= unseen {
+            self.has_restarted = true;
+            return Fall::Anew(rest + count, None);
+        }
+        if (from - count) as f64 <= LAG * from as f64 {
             return Fall::Lag(fell);
         }
         self.has_restarted = true;
-        match [whole, count]
-            .into_iter()
-            .find(|more| *more as f64 <= in_time)
-        {
-            Some(more) => Fall::Anew(more, (more < whole).then_some(fell)),
-            // It goes on from a checkpoint, or another bar looks like it.
-            None => Fall::Anew(u64::from(count > 0), Some(fell)),
-        }
+        // It begins anew, or it goes on from a checkpoint.
+        let more = if is_start { count } else { 1 };
+        Fall::Anew(more, Some(fell))
     }
 
     /// Whether the last count may be the last one before a total: there was no second one within it.
     fn may_end_at(&self, total: u64) -> bool {
         (total.div_ceil(2)..=total).contains(&self.last)
-    }
-
-    /// A count that returns at once to where it was: two bars look alike.
-    fn jump(&self, count: u64, passed: Duration) -> Option<Notice> {
-        let from = self.fell_from.filter(|from| *from <= count)?;
-        let in_time = MOST_OF_PACE * self.pace? * passed.as_secs_f64();
-        let to = self.last;
-        ((count - to) as f64 > in_time).then_some(Notice::Fell { from, to })
     }
 
     fn is_complete(&self) -> bool {
@@ -258,7 +247,9 @@ impl Sequence {
         other.is_over(now)
             || match choice {
                 Choice::Longest => self.steps > other.steps,
-                Choice::Outermost => other.is_complete() && self.total > other.total,
+                Choice::Outermost => {
+                    other.is_complete() && self.began > other.at && self.total > other.total
+                }
             }
     }
 

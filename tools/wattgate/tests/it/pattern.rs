@@ -388,7 +388,7 @@ fn timed(pattern: &str, lines: &[(u64, &str)]) -> (u64, Vec<Notice>) {
 }
 
 #[test]
-fn a_count_that_falls_is_an_epoch_if_its_steps_had_time() {
+fn a_count_that_falls_is_an_epoch_if_the_one_before_was_at_its_end() {
     let pattern = r"(\d+)/";
     let fell = |from, to| Notice::Fell { from, to };
     // An epoch, whose last two steps were not printed.
@@ -402,6 +402,15 @@ fn a_count_that_falls_is_an_epoch_if_its_steps_had_time() {
         ],
     );
     assert_eq!((steps, &notices[..]), (21, &[][..]));
+    // A loop that ends early, and a program that begins anew: what was not shown was not done.
+    let broken = [
+        (0, "38/99\n"),
+        (100, "39/99\n"),
+        (200, "40/99\n"),
+        (90_000, "0/99\n"),
+        (90_100, "1/99\n"),
+    ];
+    assert_eq!(timed(pattern, &broken), (41, vec![fell(40, 0)]));
     // Two processes print one count.
     let ranks = [
         (0, "80/99\n"),
@@ -413,12 +422,13 @@ fn a_count_that_falls_is_an_epoch_if_its_steps_had_time() {
     assert_eq!(timed(pattern, &ranks), (82, vec![fell(81, 80)]));
     // From a checkpoint the count goes on.
     let resumed = [
-        (0, "0/999\n"),
-        (1000, "500/999\n"),
-        (1100, "400/999\n"),
-        (1200, "450/999\n"),
+        (0, "498/999\n"),
+        (100, "499/999\n"),
+        (200, "500/999\n"),
+        (9000, "401/999\n"),
+        (9100, "402/999\n"),
     ];
-    assert_eq!(timed(pattern, &resumed), (551, vec![fell(500, 400)]));
+    assert_eq!(timed(pattern, &resumed), (502, vec![fell(500, 401)]));
     // Nobody can tell two bars that look alike.
     let alike = [
         (0, "60/99\r"),
