@@ -34,6 +34,8 @@ PLACES = ["pipe", "80 columns", "40 columns"]
 # What the user must be told where nothing is counted.
 TOLD = {
     ("tqdm_scaled", None): "rounded to thousands",
+    # Bars of the training and of the validation are cut to the same.
+    ("ultralytics_train", "40 columns"): "",
     # rich draws its bars in a terminal only.
     ("lightning_rich", "pipe"): "",
 }

@@ -392,8 +392,6 @@ def model_llama(path):
 
 def llama_cpp_server():
     """Requests to the server of llama.cpp, in this process."""
-    import json
-
     import xllamacpp
 
     path = os.path.join(os.path.dirname(sys.argv[2]), "random.gguf")
@@ -405,8 +403,7 @@ def llama_cpp_server():
     parameters.warmup = False
     server = xllamacpp.Server(parameters)
     for at in range(2 * STEPS):
-        request = {"prompt": f"step {at}", "max_tokens": 8, "temperature": 0.0}
-        server.handle_completions(json.dumps(request))
+        server.handle_completions({"prompt": f"step {at}", "max_tokens": 8, "temperature": 0.0})
         step()
 
 

@@ -248,7 +248,7 @@ impl Sequence {
             || match choice {
                 Choice::Longest => self.steps > other.steps,
                 Choice::Outermost => {
-                    other.is_complete() && self.began > other.at && self.total > other.total
+                    other.is_complete() && self.began >= other.at && self.total > other.total
                 }
             }
     }

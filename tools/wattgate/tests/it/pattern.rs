@@ -518,6 +518,31 @@ fn the_trainer_of_hugging_face_is_counted_and_not_its_evaluations() {
     assert_eq!(counted, "to 100");
 }
 
+/// Parts of what `tools/steps.sh` has recorded of tqdm 4.70.1, Keras 3.15.1, transformers 5.24.0, and Lightning 2.6.6 with rich
+/// 15.0.0, with the steps that they show.
+#[test]
+fn recorded_output_of_present_tools_is_counted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/output");
+    for (file, tool, expected, told) in [
+        // The preparation, the end of the first epoch, the second one, and a part of the third one.
+        ("tqdm-validated-pipe", "tqdm", 5000 + 5 + 60 + 55, 3),
+        // The total is known from the second epoch on.
+        ("keras-generator-pipe", "keras", 60 + 15, 0),
+        // An evaluation of 15 batches before the training, and one after each ten steps.
+        ("hf-evaluated-pipe", "hf", 15 + 61, 1),
+        // rich cuts the columns after the count.
+        ("lightning-rich-40-columns", "lightning", 11, 0),
+    ] {
+        let output = fs::read(format!("{folder}/{file}.txt")).expect("output");
+        let (steps, notices) = tally(tool, &output);
+        assert_eq!(
+            (steps.last(), notices.len()),
+            (Some(&expected), told),
+            "{file}: {notices:?}"
+        );
+    }
+}
+
 /// What is said of tools that no test runs, as others have published it.
 #[test]
 fn the_output_of_tools_that_only_others_run_is_counted() {
