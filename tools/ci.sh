@@ -253,6 +253,7 @@ others() {
     step "learning on a simulated board" learned
     step "characterising, with a living board" env WATTGATE_BUILT=yes tools/characterize.sh --quick
     step "Python package" tools/python.sh
+    step "steps of present tools" tools/steps.sh
     step "Debian package of the trainer, emulated" env WATTGATE_BUILT=yes tools/trainer-deb.sh
 }
 

@@ -27,8 +27,8 @@ Workload:
   --steps-from HOW Count the steps in the output. HOW is a tool whose output is known: tqdm, hf,
                    keras, lightning, ultralytics, llama.cpp, vllm, ros2-hz, trtexec or deepstream;
                    or a regular expression, whose group `count`, or first group, is the count of
-                   steps, `total` where it ends, `rate` steps per second, and `period` the time of a
-                   step. Without a group each line that matches is a step
+                   steps, `total` where it ends, `steps` the steps of a line, `rate` steps per second,
+                   and `period` the time of a step. Without a group each line that matches is a step
   --log FILE       With --attach: the output is in this file, which is followed like `tail -F`
   --socket PATH    The socket for steps [PID/steps in $RUNTIME_DIRECTORY or /run/wattgate, else in
                    a temporary directory; with --attach /run/wattgate/steps]

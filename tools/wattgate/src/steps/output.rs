@@ -70,6 +70,8 @@ struct State {
     last_line: Option<String>,
     /// Why what the pattern captured is no count.
     problem: Option<NoCount>,
+    /// A log file that does not exist yet.
+    awaited: Option<PathBuf>,
 }
 
 impl Shared {
@@ -136,9 +138,13 @@ impl Output {
     /// Steps that a pattern finds in the outputs that follow.
     pub fn new(pattern: Pattern) -> io::Result<Self> {
         let news = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let state = State {
+            tally: Tally::new(pattern.choice()),
+            ..State::default()
+        };
         let shared = Shared {
             pattern,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             news,
             is_closed: AtomicBool::new(false),
         };
@@ -176,7 +182,14 @@ impl Output {
                 file.seek(SeekFrom::End(0))?;
                 Some(file)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                note(format_args!(
+                    "steps: the log file {} does not exist; waiting for it",
+                    path.display()
+                ));
+                self.shared.state().awaited = Some(path.to_owned());
+                None
+            }
             Err(error) => return Err(error),
         };
         let path = path.to_owned();
@@ -203,9 +216,13 @@ impl Output {
             Some(steps) => format!("has counted {steps} steps and no more"),
             None => "has found no count".to_owned(),
         };
-        let last = match &state.last_line {
-            Some(line) => format!("the last line of the output is `{line}`"),
-            None => "there is no output: a program may buffer it (start it with `stdbuf -oL`), and some bars are drawn only in \
+        let last = match (&state.last_line, &state.awaited) {
+            (Some(line), _) => format!("the last line of the output is `{line}`"),
+            (None, Some(path)) => format!(
+                "there is still no file {}: --log names the file that the workload writes",
+                path.display()
+            ),
+            (None, None) => "there is no output: a program may buffer it (start it with `stdbuf -oL`), and some bars are drawn only in \
                      a terminal"
                 .to_owned(),
         };
@@ -328,6 +345,9 @@ fn follow(path: &Path, mut file: Option<File>, watch: Option<&OwnedFd>, shared: 
                 }
                 shared.read(&mut lines, None);
                 file = File::open(path).ok();
+                if file.is_some() {
+                    shared.state().awaited = None;
+                }
             }
             // Between two files there may be none.
             Ok(false) | Err(_) => wait(watch, &mut buffer),

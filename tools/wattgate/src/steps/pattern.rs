@@ -9,51 +9,61 @@ use thiserror::Error;
 use wattgate_cli::quantity::{TIMES, measure};
 
 use super::lines::Line;
+use super::tally::Choice;
 
 /// The tools whose output is known, each with its pattern.
 ///
 /// | tool | a step is |
 /// |---|---|
-/// | `tqdm`, `hf` | a step of the bar, which the Trainer of Hugging Face draws, too |
+/// | `tqdm` | a step of the bar |
+/// | `hf` | a step of the Trainer of Hugging Face, whose bar is tqdm's without words before it, and not of an evaluation |
 /// | `keras`, `lightning`, `ultralytics` | a batch of the training; with `ultralytics` also an image of a prediction |
 /// | `llama.cpp` | a request of the server |
-/// | `vllm` | a generated token |
-/// | `ros2-hz` | a message |
-/// | `trtexec` | a query, at the rate that it prints at its end |
+/// | `vllm` | a token that the first engine, or all of them, generated |
+/// | `ros2-hz` | a message, until there are as many as the window has |
+/// | `trtexec` | a query, which it prints at its end |
 /// | `deepstream` | a frame of the first stream |
 pub const TOOLS: [(&str, &str); 10] = [
     (
         "tqdm",
-        r"(?P<count>\d+)(?:/(?P<total>\d+)|[A-Za-z]+)? \[\d+:\d\d",
+        r"(?P<count>\d+)(?:/(?P<total>\d+)| ?[^\s\d\[]+)? +\[ ?\d+:\d\d",
     ),
     (
-        "hf",
-        r"(?P<count>\d+)(?:/(?P<total>\d+)|[A-Za-z]+)? \[\d+:\d\d",
+        HF,
+        r"^\s*\d+%\|[^|]*\| *(?P<count>\d+)/(?P<total>\d+) \[\d+:\d\d",
     ),
     (
         "keras",
-        r"^\s*(?P<count>\d+)/(?P<total>\d+) .*(?:/step|ETA: )",
+        r"^\s*(?P<count>\d+)/(?:(?P<total>\d+)|Unknown) .*(?:/step|ETA: )",
     ),
     (
         "lightning",
-        r"^Epoch \d+.*?[| ](?P<count>\d+)/(?P<total>\d+) (?:\[\d+:|\d+:\d\d:\d\d)",
+        r"^Epoch \d+.*?[| ](?P<count>\d+)/(?P<total>\d+) (?:\[\d+:|\d+:\d\d)",
     ),
     (
         "ultralytics",
-        r"^\s*\d+/\d+\s.*:\s+\d+%.*?\s(?P<count>\d+)/(?P<total>\d+) |^(?:image \d+/\d+ .*|\d+): \d+x\d+ .*, [\d.]+ms$",
+        r"^\s*\d+/\d+\s.*:\s+\d+%.*?\s(?P<count>\d+)/(?P<total>\d+) |^(?:(?:image|video) \d+/\d+ .*|\d+): \d+x\d+ .*, [\d.]+ms$",
     ),
     ("llama.cpp", r"\btotal time ="),
     (
         "vllm",
-        r"Avg generation throughput: (?P<rate>[\d.]+) tokens/s",
+        r"(?:\] |Engine 000: |Aggregated: )Avg prompt throughput: .*Avg generation throughput: (?P<rate>[\d.]+) tokens/s",
     ),
-    ("ros2-hz", r"^average rate: (?P<rate>[\d.]+)"),
-    ("trtexec", r"Throughput: (?P<rate>[\d.]+) qps"),
-    ("deepstream", r"^\*\*PERF:\s+(?P<rate>[\d.]+) \("),
+    ("ros2-hz", r"^\s+min: .* window: (?P<count>\d+)$"),
+    (
+        "trtexec",
+        r"(?:Warmup completed|Timing trace has) (?P<steps>\d+) queries",
+    ),
+    (
+        "deepstream",
+        r"^\*\*PERF:\s+(?:\{'stream0': )?(?P<rate>[\d.]+)[ ,}]",
+    ),
 ];
 
+const HF: &str = "hf";
+
 /// The groups that have a meaning.
-const GROUPS: &str = "count, total, rate and period";
+const GROUPS: &str = "count, total, steps, rate and period";
 
 /// What a pattern captures. Groups are named by their index.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +72,8 @@ enum Captured {
     Nothing,
     /// Steps since the start, or since the start of an epoch, and the steps of the epoch.
     Count { count: usize, total: Option<usize> },
+    /// Steps since the line before.
+    Steps(usize),
     /// Steps per second.
     Rate(usize),
     /// Time of a step.
@@ -88,7 +100,7 @@ pub enum PatternError {
     Syntax { pattern: String, why: regex::Error },
     #[error("`{pattern}` has a group `{group}`; the groups are {GROUPS}")]
     UnknownGroup { pattern: String, group: String },
-    #[error("`{0}` has several of the groups count, rate and period; expected one of them")]
+    #[error("`{0}` has several of the groups count, steps, rate and period; expected one of them")]
     SeveralGroups(String),
 }
 
@@ -102,8 +114,8 @@ fn cause(why: &regex::Error) -> String {
 /// What a line says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// One more step.
-    Step,
+    /// Steps since the line before.
+    Steps(u64),
     /// Steps since the start of a sequence, such as an epoch.
     Count {
         count: u64,
@@ -119,7 +131,8 @@ pub enum Found {
 impl Display for Found {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Step => f.write_str("a step"),
+            Self::Steps(1) => f.write_str("a step"),
+            Self::Steps(steps) => write!(f, "{steps} steps"),
             Self::Count { count, total, .. } => {
                 write!(f, "the count {count}")?;
                 total.map_or(Ok(()), |total| write!(f, " of {total}"))
@@ -151,8 +164,8 @@ pub enum NoCount {
 
 impl Pattern {
     /// Takes the name of a tool, or compiles a regular expression. The group `count`, or the first group if none has a
-    /// name, is the count of steps; `total` is the number at which the count ends. Instead `rate` is steps per second, and
-    /// `period` the time of a step. Without groups each line that matches is a step.
+    /// name, is the count of steps; `total` is the number at which the count ends. Instead `steps` is the steps that the line adds,
+    /// `rate` steps per second, and `period` the time of a step. Without groups each line that matches is a step.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let tool = TOOLS.iter().find(|(name, _)| *name == text);
         let regex = Regex::new(tool.map_or(text, |(_, pattern)| pattern));
@@ -171,7 +184,7 @@ impl Pattern {
                 .find(|(_, name)| *name == wanted)
                 .map(|(i, _)| *i)
         };
-        let known = ["count", "total", "rate", "period"];
+        let known = ["count", "total", "steps", "rate", "period"];
         if let Some((_, group)) = named.iter().find(|(_, name)| !known.contains(name)) {
             return Err(PatternError::UnknownGroup {
                 pattern: text.to_owned(),
@@ -181,15 +194,18 @@ impl Pattern {
         let total = index("total");
         // A group without a name is the count only if no group says what it takes.
         let first = (1..regex.captures_len()).find(|at| named.iter().all(|(named, _)| named != at));
-        let captured = match (index("count"), index("rate"), index("period")) {
-            (Some(count), None, None) => Captured::Count { count, total },
-            (None, Some(rate), None) => Captured::Rate(rate),
-            (None, None, Some(period)) => Captured::Period(period),
-            (None, None, None) => match first {
-                Some(count) => Captured::Count { count, total },
-                None => Captured::Nothing,
-            },
-            _ => return Err(PatternError::SeveralGroups(text.to_owned())),
+        let told = [
+            index("count").map(|count| Captured::Count { count, total }),
+            index("steps").map(Captured::Steps),
+            index("rate").map(Captured::Rate),
+            index("period").map(Captured::Period),
+        ];
+        let mut told = told.into_iter().flatten();
+        let captured = match (told.next(), told.next(), first) {
+            (Some(captured), None, _) => captured,
+            (Some(_), Some(_), _) => return Err(PatternError::SeveralGroups(text.to_owned())),
+            (None, _, Some(count)) => Captured::Count { count, total },
+            (None, _, None) => Captured::Nothing,
         };
         let text = text.to_owned();
         Ok(Self {
@@ -204,6 +220,14 @@ impl Pattern {
         &self.text
     }
 
+    /// Which of several bars counts.
+    pub fn choice(&self) -> Choice {
+        match self.text == HF {
+            true => Choice::Outermost,
+            false => Choice::Longest,
+        }
+    }
+
     /// What the first match in a line says. In a line that may go on, a number at its very end may lack digits and is not
     /// taken.
     pub fn find(&self, line: &Line<'_>) -> Result<Option<Found>, NoCount> {
@@ -211,12 +235,13 @@ impl Pattern {
             return Ok(None);
         };
         let is_whole = |end: usize| line.is_complete || end < line.text.len();
-        let step = || is_whole(line.text.len()).then_some(Found::Step);
+        let step = || is_whole(line.text.len()).then_some(Found::Steps(1));
         let group = match self.captured {
             Captured::Nothing => return Ok(step()),
-            Captured::Count { count: at, .. } | Captured::Rate(at) | Captured::Period(at) => {
-                groups.get(at)
-            }
+            Captured::Count { count: at, .. }
+            | Captured::Steps(at)
+            | Captured::Rate(at)
+            | Captured::Period(at) => groups.get(at),
         };
         // An alternative of the pattern without the group.
         let Some(group) = group else {
@@ -228,6 +253,7 @@ impl Pattern {
         let after = &line.text[group.end()..];
         match self.captured {
             Captured::Nothing => Ok(None),
+            Captured::Steps(_) => Ok(count(line.text, &group)?.map(Found::Steps)),
             Captured::Rate(_) => Ok(rate(group.as_bytes(), after).map(Found::Rate)),
             Captured::Period(_) => {
                 Ok(period(group.as_bytes(), after).map(|period| Found::Rate(period.recip())))

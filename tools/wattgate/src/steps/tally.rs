@@ -2,8 +2,7 @@
 //!
 //! Bars begin again with each epoch, and a training shows several in turn: of the training and of its validation, or one of
 //! the epochs around one of the batches. Counts with another total or other words before them are another **sequence**.
-//! One sequence is counted: the one with most steps that is not a validation's, so that the batches of an epoch
-//! win over the epochs. The user is told which one it is.
+//! One sequence is counted, which is not a validation's if there is another ([`Choice`]). The user is told which one it is.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
@@ -14,20 +13,32 @@ use super::pattern::Found;
 const MOST_SEQUENCES: usize = 8;
 
 /// Words of a sequence that is not the training's.
-const VALIDATION: [&str; 8] = [
+const VALIDATION: [&str; 13] = [
+    "dev",
     "val",
     "valid",
+    "validate",
     "validation",
     "validating",
     "eval",
+    "evaluate",
     "evaluating",
+    "evaluation",
     "test",
+    "testing",
     "sanity",
 ];
 
-/// The rest of an epoch counts as done if it needs at most so many times the pace before. Else the program has begun
-/// anew in the middle of the epoch.
-const MOST_OF_PACE: f64 = 4.0;
+/// The counts at the end of an epoch and at the beginning of the next one may lack at most so many times the steps between two
+/// lines of it.
+const MOST_STRIDES: u64 = 2;
+
+/// A count that falls by at most this part of itself, and not by the end of an epoch, comes from a second process that
+/// counts the same steps.
+const LAG: f64 = 0.1;
+
+/// A count that stays the same on so many new lines is told.
+const STUCK_LINES: u32 = 5;
 
 /// A count that comes again within this time is the same line twice, as where a program prints and logs it.
 const TWICE: Duration = Duration::from_millis(100);
@@ -36,6 +47,16 @@ const TWICE: Duration = Duration::from_millis(100);
 /// scatter, and would do so by chance once in 20,000 times (1/8! twice).
 const MEAN_RUN: u32 = 8;
 const MEAN_DRIFT: f64 = 0.03;
+
+/// Which of several sequences is counted, of those that are no validation's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// That with most steps, so that the batches of an epoch win over the epochs.
+    #[default]
+    Longest,
+    /// That around the others, so that a training wins over the evaluations in it.
+    Outermost,
+}
 
 /// What the user should know of the counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +67,10 @@ pub enum Notice {
     Many,
     /// The rates look like means since the start.
     Mean { from: f64, to: f64 },
+    /// The count has fallen, but no epoch has ended.
+    Fell { from: u64, to: u64 },
+    /// New lines show the same count.
+    Stuck(u64),
 }
 
 impl Display for Notice {
@@ -64,7 +89,17 @@ impl Display for Notice {
             Self::Mean { from, to } => write!(
                 f,
                 "the rate moves in one direction, from {from:.4} to {to:.4} in {MEAN_RUN} lines, as a mean since the start does; \
-                 take a count, or the rate of an interval (`ros2 topic hz --window 20`)"
+                 take a count, or the rate of an interval"
+            ),
+            Self::Fell { from, to } => write!(
+                f,
+                "the count fell from {from} to {to}, which is no end of an epoch; the program began anew, or several bars look \
+                 alike and the steps are wrong: then write the words before one of them into the pattern"
+            ),
+            Self::Stuck(count) => write!(
+                f,
+                "the count stays at {count} on {STUCK_LINES} lines; if the workload goes on, count something else. `ros2 topic hz` counts \
+                 to its window: start it with `--window 1000000`"
             ),
         }
     }
@@ -76,54 +111,151 @@ struct Sequence {
     label: String,
     total: Option<u64>,
     last: u64,
+    /// When it began.
+    began: Instant,
+    /// When the last step was counted.
     at: Instant,
-    /// Steps per second between the last two counts that differed.
-    pace: Option<f64>,
+    /// The most steps between two lines.
+    stride: u64,
     /// Steps so far.
     steps: u64,
+    /// New lines in a row with the last count.
+    repeats: u32,
+    /// Whether it has shown more than one count.
+    has_varied: bool,
+    /// Whether it has begun again.
+    has_restarted: bool,
+    /// The count before this one if that was higher.
+    fell_from: Option<u64>,
     /// Whether the user knows of it.
     has_told: bool,
 }
 
 impl Sequence {
-    /// Takes a count, and returns the steps since the one before. `is_new` says that the line is not one that is drawn again.
-    fn take(&mut self, count: u64, at: Instant, is_new: bool) -> u64 {
-        let passed = at.saturating_duration_since(self.at);
-        let more = match count.checked_sub(self.last) {
-            // A log with one line an epoch.
-            Some(0) if is_new && passed > TWICE => self.total.unwrap_or(0),
-            Some(more) => more,
-            None => {
-                let rest = self
-                    .total
-                    .map_or(0, |total| total.saturating_sub(self.last));
-                let in_time = MOST_OF_PACE * self.pace.unwrap_or(0.0) * passed.as_secs_f64();
-                let whole = rest.saturating_add(count);
-                if whole as f64 <= in_time {
-                    whole
-                } else {
-                    count
-                }
-            }
-        };
-        if more > 0 && !passed.is_zero() {
-            self.pace = Some(more as f64 / passed.as_secs_f64());
+    fn new(label: &str, total: Option<u64>, count: u64, at: Instant) -> Self {
+        Self {
+            label: label.to_owned(),
+            total,
+            last: count,
+            began: at,
+            at,
+            stride: 0,
+            steps: count,
+            repeats: 0,
+            has_varied: false,
+            has_restarted: false,
+            fell_from: None,
+            has_told: false,
         }
+    }
+
+    /// Takes a count, and returns the steps since the one before. `is_new` says that the line is not one that is drawn again.
+    fn take(&mut self, count: u64, at: Instant, is_new: bool) -> (u64, Option<Notice>) {
+        let last = self.last;
+        if count == last {
+            return self.repeat(at, is_new);
+        }
+        let (more, notice) = match count.checked_sub(last) {
+            Some(more) => {
+                self.stride = self.stride.max(more);
+                // It returns at once to where it was before it fell: two bars look alike.
+                let from = self.fell_from.filter(|from| count > *from);
+                (more, from.map(|from| Notice::Fell { from, to: last }))
+            }
+            None => match self.fall(count) {
+                Fall::Lag(notice) => return (0, Some(notice)),
+                Fall::Anew(more, notice) => (more, notice),
+            },
+        };
+        self.fell_from = Some(last).filter(|last| count < *last);
+        self.has_varied = true;
+        self.repeats = 0;
+        self.last = count;
+        self.count(more, at);
+        (more, notice)
+    }
+
+    fn count(&mut self, more: u64, at: Instant) {
         if more > 0 {
             self.at = at;
         }
-        self.last = count;
         self.steps = self.steps.saturating_add(more);
-        more
+    }
+
+    /// The same count again. A log with one line an epoch shows no other one.
+    fn repeat(&mut self, at: Instant, is_new: bool) -> (u64, Option<Notice>) {
+        let passed = at.saturating_duration_since(self.at);
+        if !is_new || passed <= TWICE {
+            return (0, None);
+        }
+        let total = self
+            .total
+            .filter(|total| !self.has_varied && self.may_end_at(*total));
+        if let Some(total) = total {
+            self.count(total, at);
+            return (total, None);
+        }
+        self.repeats += 1;
+        // A bar that is done may stay for long.
+        let is_stuck = self.repeats == STUCK_LINES && self.total.is_none();
+        (0, is_stuck.then_some(Notice::Stuck(self.last)))
+    }
+
+    /// A count below the one before: an epoch, if the one before was at its end as far as lines show it.
+    fn fall(&mut self, count: u64) -> Fall {
+        let from = self.last;
+        let stride = if self.has_varied { self.stride } else { from };
+        let unseen = MOST_STRIDES * stride.max(1);
+        let rest = self.total.map_or(0, |total| total.saturating_sub(from));
+        let is_start = count <= unseen;
+        let fell = Notice::Fell { from, to: count };
+        if is_start && rest <= unseen {
+            self.has_restarted = true;
+            return Fall::Anew(rest + count, None);
+        }
+        if (from - count) as f64 <= LAG * from as f64 {
+            return Fall::Lag(fell);
+        }
+        self.has_restarted = true;
+        // It begins anew, or it goes on from a checkpoint.
+        let more = if is_start { count } else { 1 };
+        Fall::Anew(more, Some(fell))
+    }
+
+    /// Whether the last count may be the last one before a total: there was no second one within it.
+    fn may_end_at(&self, total: u64) -> bool {
+        (total.div_ceil(2)..=total).contains(&self.last)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.total == Some(self.last)
+    }
+
+    /// Whether it is complete and has been so for longer than it ran, as the bar of a preparation.
+    fn is_over(&self, now: Instant) -> bool {
+        let quiet = now.saturating_duration_since(self.at);
+        self.is_complete()
+            && !self.has_restarted
+            && quiet > self.at.saturating_duration_since(self.began)
+    }
+
+    /// Whether it is to be counted in place of another one.
+    fn is_better(&self, other: &Self, choice: Choice, now: Instant) -> bool {
+        if self.is_validation() != other.is_validation() {
+            return other.is_validation();
+        }
+        other.is_over(now)
+            || match choice {
+                Choice::Longest => self.steps > other.steps,
+                Choice::Outermost => {
+                    other.is_complete() && self.began >= other.at && self.total > other.total
+                }
+            }
     }
 
     fn is_validation(&self) -> bool {
         let mut words = self.label.split(' ');
         words.any(|word| VALIDATION.contains(&&*word.to_ascii_lowercase()))
-    }
-
-    fn rank(&self) -> (bool, u64) {
-        (!self.is_validation(), self.steps)
     }
 
     fn name(&self) -> String {
@@ -136,9 +268,18 @@ impl Sequence {
     }
 }
 
+/// What a count below the one before means.
+enum Fall {
+    /// Nothing: a second process counts the same steps.
+    Lag(Notice),
+    /// Steps since the count before.
+    Anew(u64, Option<Notice>),
+}
+
 /// The steps since the start. A rate is integrated from the line before.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
+    choice: Choice,
     steps: f64,
     sequences: Vec<Sequence>,
     /// The sequence that counts.
@@ -147,8 +288,11 @@ pub struct Tally {
     is_merged: bool,
     /// The last rate and when it was found.
     rated: Option<(f64, Instant)>,
+    /// Time between the last two rates.
+    interval: Option<Duration>,
     run: Run,
     has_told_of_mean: bool,
+    has_told_of_fall: bool,
 }
 
 /// Rates that move in one direction.
@@ -160,12 +304,19 @@ struct Run {
 }
 
 impl Tally {
+    pub fn new(choice: Choice) -> Self {
+        Self {
+            choice,
+            ..Self::default()
+        }
+    }
+
     /// Takes what was found at a time. `is_new` says that the line is not one that is drawn again. Returns what the user
     /// should know, once.
     pub fn take(&mut self, found: &Found, at: Instant, is_new: bool) -> Option<Notice> {
         match found {
-            Found::Step => {
-                self.steps += 1.0;
+            Found::Steps(steps) => {
+                self.steps += *steps as f64;
                 None
             }
             Found::Count {
@@ -191,28 +342,41 @@ impl Tally {
         is_new: bool,
     ) -> Option<Notice> {
         let is_same = |it: &Sequence| it.total == total && it.label == label;
+        // The total may be known only after the first epoch.
+        let is_first_epoch = |it: &Sequence| {
+            it.total.is_none()
+                && it.label == label
+                && total.is_some_and(|total| it.may_end_at(total))
+        };
+        let known = |is_it: &dyn Fn(&Sequence) -> bool| self.sequences.iter().position(is_it);
         let known = match self.is_merged {
             true => Some(self.counted),
-            false => self.sequences.iter().position(is_same),
+            false => known(&is_same).or_else(|| known(&is_first_epoch)),
         };
         let Some(known) = known else {
             return self.begin(count, total, label, at);
         };
         let sequence = &mut self.sequences[known];
-        if self.is_merged {
-            sequence.total = total;
+        sequence.total = total;
+        let (more, notice) = sequence.take(count, at, is_new);
+        if known != self.counted {
+            return self.compare(known, at);
         }
-        let more = sequence.take(count, at, is_new);
-        if known == self.counted {
-            self.steps += more as f64;
-            return None;
+        self.steps += more as f64;
+        match notice {
+            Some(Notice::Fell { .. }) if self.has_told_of_fall => None,
+            notice => {
+                self.has_told_of_fall |= matches!(notice, Some(Notice::Fell { .. }));
+                notice
+            }
         }
-        self.compare(known)
     }
 
-    /// Counts another sequence if it has more steps from now on. Tells the user of each sequence once it has steps.
-    fn compare(&mut self, known: usize) -> Option<Notice> {
-        let other = match self.sequences[known].rank() > self.sequences[self.counted].rank() {
+    /// Counts another sequence from now on if it is the better one. Tells the user of each sequence once it has steps.
+    fn compare(&mut self, known: usize, now: Instant) -> Option<Notice> {
+        let is_better =
+            self.sequences[known].is_better(&self.sequences[self.counted], self.choice, now);
+        let other = match is_better {
             true => std::mem::replace(&mut self.counted, known),
             false => known,
         };
@@ -239,26 +403,27 @@ impl Tally {
             (counted.last, counted.at, counted.total) = (count, at, total);
             return Some(Notice::Many);
         }
-        self.sequences.push(Sequence {
-            label: label.to_owned(),
-            total,
-            last: count,
-            at,
-            pace: None,
-            steps: count,
-            has_told: false,
-        });
-        let new = self.sequences.len() - 1;
+        let new = self.sequences.len();
+        self.sequences.push(Sequence::new(label, total, count, at));
         if new == 0 {
             self.steps += count as f64;
             return None;
         }
-        self.compare(new)
+        self.compare(new, at)
     }
 
     fn rate(&mut self, rate: f64, at: Instant) -> Option<Notice> {
         let (last, rated) = self.rated.replace((rate, at))?;
-        self.steps += rate * at.saturating_duration_since(rated).as_secs_f64();
+        let mut interval = at.saturating_duration_since(rated);
+        // vLLM prints a rate of zero, and then no line until it has something to do.
+        if let Some(before) = self
+            .interval
+            .filter(|before| last == 0.0 && interval > 2 * *before)
+        {
+            interval = before;
+        }
+        self.interval = Some(interval);
+        self.steps += rate * interval.as_secs_f64();
         let is_rising = rate > last;
         if rate != last {
             self.run = match self.run {

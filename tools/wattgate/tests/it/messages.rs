@@ -14,6 +14,7 @@ use wattgate_board_tables::Board as Description;
 use wattgate_profiler::planner::PlannerError;
 use wattgate_profiler::row::{CorpusError, Mark, Of};
 use wattgate_profiler::session::SessionError;
+use wattgate_profiler::steps::tally::Notice;
 use wattgate_profiler::world::Exit;
 use wattgate_runtime::Milliwatts;
 use wattgate_simulated_board::tree::Tree;
@@ -132,10 +133,24 @@ fn messages_of_states_are_the_golden_ones() {
         },
         CorpusError::NotFed { path: path() },
     ];
+    let notices = [
+        Notice::Several {
+            counted: "`Train` to 250".to_owned(),
+            other: "`Valid` to 50".to_owned(),
+        },
+        Notice::Many,
+        Notice::Mean {
+            from: 100.0,
+            to: 90.0,
+        },
+        Notice::Fell { from: 61, to: 5 },
+        Notice::Stuck(10_000),
+    ];
     let lines = sessions.iter().map(SessionError::to_string);
     let lines = lines.chain(planners.iter().map(PlannerError::to_string));
     let lines: Vec<String> = lines
         .chain(corpora.iter().map(CorpusError::to_string))
+        .chain(notices.iter().map(Notice::to_string))
         .collect();
     let golden = Path::new(GOLDEN).join("messages-of-states.txt");
     transcript::settle(&golden, &format!("{}\n", lines.join("\n")));

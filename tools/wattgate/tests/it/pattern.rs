@@ -35,7 +35,7 @@ fn counts(pattern: &str, output: &[u8]) -> Vec<f64> {
     let counts = found.into_iter().map(|found| match found {
         Found::Count { count, .. } => count as f64,
         Found::Rate(rate) => rate,
-        Found::Step => 1.0,
+        Found::Steps(steps) => steps as f64,
     });
     counts.collect()
 }
@@ -51,7 +51,7 @@ fn labelled(count: u64, total: Option<u64>, label: &str) -> Found {
 
 /// The steps after each line of output, one of which comes every 0.2 s, and what the user is told.
 fn tally(pattern: &str, output: &[u8]) -> (Vec<u64>, Vec<Notice>) {
-    let mut tally = Tally::default();
+    let mut tally = Tally::new(Pattern::new(pattern).expect("a pattern").choice());
     let (mut steps, mut notices) = (Vec::new(), Vec::new());
     let start = Instant::now();
     for (at, (found, is_new)) in read(pattern, output, usize::MAX).into_iter().enumerate() {
@@ -91,14 +91,12 @@ fn the_training_of_ultralytics_is_counted_without_its_validation() {
 
 #[test]
 fn rates_are_integrated() {
-    let deepstream =
-        b"\n**PERF:  FPS 0 (Avg)\t\n**PERF:  30.01 (29.98)\t\n**PERF:  29.99 (29.98)\t\n";
-    let rates = found(r"^\*\*PERF:\s+(?P<rate>[\d.]+) \(", deepstream, usize::MAX);
-    assert_eq!(rates, [Found::Rate(30.01), Found::Rate(29.99)]);
-    let trtexec = b"[06/26/2023-11:30:51] [I] === Performance summary ===\n\
-                    [06/26/2023-11:30:51] [I] Throughput: 234.19 qps\n";
-    let rate = found(r"Throughput: (?<rate>[\d.,]+) (qps)", trtexec, usize::MAX);
-    assert_eq!(rate, [Found::Rate(234.19)]);
+    let rates = found(
+        r"^fps (?P<rate>[\d.,]+) (mean)",
+        b"fps - mean\nfps 30.01 mean\nfps 1,029.99 mean\n",
+        usize::MAX,
+    );
+    assert_eq!(rates, [Found::Rate(30.01), Found::Rate(1_029.99)]);
     let start = Instant::now();
     let mut tally = Tally::default();
     for (at, rate, steps) in [
@@ -353,21 +351,253 @@ fn one_of_several_bars_is_counted_and_the_user_is_told() {
 
 #[test]
 fn a_rate_that_is_a_mean_since_the_start_is_told() {
+    let pattern = "rate: (?P<rate>.*)";
     let mean = |steps: u32| {
         format!(
-            "average rate: {:.3}\n",
+            "rate: {:.3}\n",
             (100.0 + 5.0 * f64::from(steps)) / (10.0 + f64::from(steps))
         )
     };
     let means: String = (0..20).map(mean).collect();
-    let (_, notices) = tally("ros2-hz", means.as_bytes());
+    let (_, notices) = tally(pattern, means.as_bytes());
     let [Notice::Mean { .. }] = notices[..] else {
         panic!("{notices:?}")
     };
     let rates: String = (0..200)
-        .map(|at| format!("average rate: {}.{}\n", 9 + at % 2, at % 7))
+        .map(|at| format!("rate: {}.{}\n", 9 + at % 2, at % 7))
         .collect();
-    assert_eq!(tally("ros2-hz", rates.as_bytes()).1, []);
+    assert_eq!(tally(pattern, rates.as_bytes()).1, []);
+}
+
+/// Steps from counts with their times in ms, and what the user is told.
+fn timed(pattern: &str, lines: &[(u64, &str)]) -> (u64, Vec<Notice>) {
+    let pattern = Pattern::new(pattern).expect("a pattern");
+    let mut tally = Tally::new(pattern.choice());
+    let (mut splitter, mut notices) = (Lines::default(), Vec::new());
+    let start = Instant::now();
+    for (at, line) in lines {
+        splitter.split(line.as_bytes(), |line| {
+            let found = pattern.find(&line).expect("a count");
+            let has_found = found.is_some();
+            let at = start + Duration::from_millis(*at);
+            notices.extend(found.and_then(|found| tally.take(&found, at, !line.is_redrawn)));
+            has_found
+        });
+    }
+    (tally.steps(), notices)
+}
+
+#[test]
+fn a_count_that_falls_is_an_epoch_if_the_one_before_was_at_its_end() {
+    let pattern = r"(\d+)/";
+    let fell = |from, to| Notice::Fell { from, to };
+    // An epoch, whose last two steps were not printed.
+    let (steps, notices) = timed(
+        pattern,
+        &[
+            (0, "0/20\n"),
+            (100, "9/20\n"),
+            (200, "18/20\n"),
+            (240, "1/20\n"),
+        ],
+    );
+    assert_eq!((steps, &notices[..]), (21, &[][..]));
+    // A loop that ends early, and a program that begins anew: what was not shown was not done.
+    let broken = [
+        (0, "38/99\n"),
+        (100, "39/99\n"),
+        (200, "40/99\n"),
+        (90_000, "0/99\n"),
+        (90_100, "1/99\n"),
+    ];
+    assert_eq!(timed(pattern, &broken), (41, vec![fell(40, 0)]));
+    // Two processes print one count.
+    let ranks = [
+        (0, "80/99\n"),
+        (100, "81/99\n"),
+        (101, "80/99\n"),
+        (200, "82/99\n"),
+        (201, "81/99\n"),
+    ];
+    assert_eq!(timed(pattern, &ranks), (82, vec![fell(81, 80)]));
+    // From a checkpoint the count goes on.
+    let resumed = [
+        (0, "498/999\n"),
+        (100, "499/999\n"),
+        (200, "500/999\n"),
+        (9000, "401/999\n"),
+        (9100, "402/999\n"),
+    ];
+    assert_eq!(timed(pattern, &resumed), (502, vec![fell(500, 401)]));
+    // Nobody can tell two bars that look alike.
+    let alike = [
+        (0, "60/99\r"),
+        (100, "61/99\r"),
+        (101, "5/99\r"),
+        (200, "62/99\r"),
+        (201, "6/99\r"),
+        (202, "x\r"),
+    ];
+    assert_eq!(timed(pattern, &alike).1, [fell(61, 5)]);
+}
+
+#[test]
+fn the_same_count_on_a_new_line_is_an_epoch_only_if_it_may_be_its_end() {
+    let bar = r"(\d+)/";
+    // Its steps were counted before: a program prints its bar to a log, and once more with a result.
+    let done = [(0, "10/20\n"), (500, "20/20\n"), (900, "20/20 loss 1\n")];
+    assert_eq!(timed(bar, &done).0, 20);
+    // The first step is slow, and the program prints its bar all the while.
+    let slow = [
+        (0, "0/20\n"),
+        (900, "0/20\n"),
+        (1800, "1/20\n"),
+        (2700, "1/20\n"),
+    ];
+    assert_eq!(timed(bar, &slow).0, 1);
+    let lines: Vec<_> = (0..9).map(|at| (1000 * at, "window: 20\n")).collect();
+    let (steps, notices) = timed(r"window: (\d+)", &lines);
+    assert_eq!((steps, &notices[..]), (20, &[Notice::Stuck(20)][..]));
+}
+
+#[test]
+fn a_total_may_be_known_after_the_first_epoch() {
+    let lines = [
+        (0, "\r1/Unknown 0s/step"),
+        (1000, "\r60/Unknown 0s/step"),
+        (2000, "\r1/60 0s/step"),
+        (3000, "\r60/60 0s/step"),
+    ];
+    assert_eq!(timed("keras", &lines), (120, vec![]));
+}
+
+#[test]
+fn the_bar_of_a_preparation_does_not_count_for_long() {
+    let lines = [
+        (0, "\rMap: 9%|#| 900/10000 [00:00"),
+        (1000, "\rMap: 100%|#| 10000/10000 [00:01"),
+        (1500, "\nTrain: 1%|#| 1/400 [00:00"),
+        (2500, "\rTrain: 5%|#| 20/400 [00:01"),
+        (3500, "\rTrain: 10%|#| 40/400 [00:02"),
+    ];
+    let (steps, notices) = timed("tqdm", &lines);
+    assert_eq!(steps, 10_039);
+    let told = notices.last().expect("a notice").to_string();
+    assert!(
+        told.contains("the steps are those of `Train` to 400"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_trainer_of_hugging_face_is_counted_and_not_its_evaluations() {
+    let mut lines = vec![
+        (
+            0,
+            "\rMap: 100%|#| 900/900 [00:01<00:00, 9 examples/s]".to_owned(),
+        ),
+        (100, "\r100%|#| 90/90 [00:01<00:00, 90it/s]".to_owned()),
+    ];
+    for step in 0..=10 {
+        let at = 1000 * step;
+        lines.push((
+            at + 200,
+            format!("\r  {step}%|#| {}/100 [00:01<00:09, 9it/s]", 10 * step),
+        ));
+        for batch in 0..=9 {
+            let bar = format!("\r  {batch}%|#| {}/90 [00:01<00:09, 9it/s]", 10 * batch);
+            lines.push((at + 300 + 50 * batch, bar));
+        }
+    }
+    let lines: Vec<_> = lines.iter().map(|(at, line)| (*at, &**line)).collect();
+    let (steps, notices) = timed("hf", &lines);
+    assert_eq!(steps, 190);
+    let [Notice::Several { counted, .. }] = &notices[..] else {
+        panic!("{notices:?}")
+    };
+    assert_eq!(counted, "to 100");
+}
+
+/// Parts of what `tools/steps.sh` has recorded of tqdm 4.70.1, Keras 3.15.1, transformers 5.24.0, and Lightning 2.6.6 with rich
+/// 15.0.0, with the steps that they show.
+#[test]
+fn recorded_output_of_present_tools_is_counted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/output");
+    for (file, tool, expected, told) in [
+        // The preparation, the end of the first epoch, the second one, and a part of the third one.
+        ("tqdm-validated-pipe", "tqdm", 5000 + 5 + 60 + 55, 3),
+        // The total is known from the second epoch on.
+        ("keras-generator-pipe", "keras", 60 + 15, 0),
+        // An evaluation of 15 batches before the training, and one after each ten steps.
+        ("hf-evaluated-pipe", "hf", 15 + 61, 1),
+        // rich cuts the columns after the count.
+        ("lightning-rich-40-columns", "lightning", 11, 0),
+    ] {
+        let output = fs::read(format!("{folder}/{file}.txt")).expect("output");
+        let (steps, notices) = tally(tool, &output);
+        assert_eq!(
+            (steps.last(), notices.len()),
+            (Some(&expected), told),
+            "{file}: {notices:?}"
+        );
+    }
+}
+
+/// What is said of tools that no test runs, as others have published it.
+#[test]
+fn the_output_of_tools_that_only_others_run_is_counted() {
+    // vLLM 0.9 and later, issue 43295 of vllm-project/vllm. While it is idle it prints nothing, after one line of zeros
+    // (`vllm/v1/metrics/loggers.py`, `LoggingStatLogger::log`). Another engine is not added.
+    let vllm = |at: u64, engine: u32, rate: &str| {
+        let line = format!(
+            "(APIServer pid=3646) INFO 05-19 10:13:11 [loggers.py:271] Engine {engine:03}: Avg prompt throughput: 0.0 tokens/s, \
+             Avg generation throughput: {rate} tokens/s, Running: 18 reqs, Waiting: 43 reqs, GPU KV cache usage: 95.9%, Prefix \
+             cache hit rate: 0.0%\n"
+        );
+        (1000 * at, line)
+    };
+    let lines = [
+        vllm(0, 0, "1055.3"),
+        vllm(10, 0, "1226.0"),
+        vllm(10, 1, "999.0"),
+        vllm(20, 0, "0.0"),
+        vllm(80, 0, "734.0"),
+    ];
+    let lines: Vec<_> = lines.iter().map(|(at, line)| (*at, &**line)).collect();
+    assert_eq!(timed("vllm", &lines).0, 12_260 + 7_340);
+    // vLLM 0.7, issue 15018 of vllm-project/vllm.
+    let vllm = "INFO 03-18 09:04:46 [metrics.py:481] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.4 tokens/s, \
+                Running: 2 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.6%, CPU KV cache usage: 0.0%.\n";
+    assert_eq!(counts("vllm", vllm.as_bytes()), [0.4]);
+    // ROS 2 Humble, issue 1203 of ros2/rclpy: the window counts the messages since the start (`ros2topic/verb/hz.py` of
+    // ros2/ros2cli, `get_hz`), and the rate is a mean over all of them.
+    let ros2 = "average rate: 100.000\n        min: 0.008s max: 0.012s std dev: 0.00067s window: 1709\n\
+                average rate: 100.000\n        min: 0.008s max: 0.012s std dev: 0.00067s window: 1809\n\
+                average rate: 99.997\n        min: 0.008s max: 0.012s std dev: 0.00066s window: 1909\n";
+    assert_eq!(
+        tally("ros2-hz", ros2.as_bytes()),
+        (vec![1709, 1809, 1909], vec![])
+    );
+    // trtexec of TensorRT 7, README.md of isarsoft/yolov4-triton-tensorrt, and of TensorRT 8 and 10, printProlog in
+    // `samples/common/sampleReporting.cpp` of NVIDIA/TensorRT.
+    let trtexec = "[I] Starting inference threads\n[I] Warmup completed 1 queries over 200 ms\n\
+                   [I] Timing trace has 204 queries over 3.00185 s\n[I] Trace averages of 10 runs:\n\
+                   [10/03/2024-10:47:59] [I] Throughput: 130.298 qps\n";
+    let twice = trtexec.repeat(2);
+    assert_eq!(tally("trtexec", twice.as_bytes()).0, [1, 205, 206, 410]);
+    // deepstream-app of DeepStream 6.2, issue 342 of marcoslucianops/DeepStream-Yolo, and the Python samples, issue 530.
+    let deepstream = "\n**PERF:  FPS 0 (Avg)\t\n**PERF:  45.99 (45.96)\t\n**PERF:  51.06 (48.61)\t\n\
+                      **PERF:  {'stream0': 24.97, 'stream1': 24.98, 'stream2': 24.99} \n";
+    assert_eq!(
+        counts("deepstream", deepstream.as_bytes()),
+        [45.99, 51.06, 24.97]
+    );
+    // The server of llama.cpp b8000 and later, pull requests 19408 and 22929 of ggml-org/llama.cpp.
+    let llama = "slot print_timing: id  0 | task 124 | \nprompt eval time =    5093.47 ms /  1360 tokens (    3.75 ms per token,   \
+                 267.01 tokens per second)\n       eval time =     319.58 ms /    10 tokens (   31.96 ms per token,    31.29 \
+                 tokens per second)\n      total time =    5413.05 ms /  1370 tokens\n\
+                 48.32.030.318 I slot print_timing: id  0 | task 48672 |       total time =   38639.37 ms / 80154 tokens\n";
+    assert_eq!(tally("llama.cpp", llama.as_bytes()).0, [1, 2]);
 }
 
 #[test]
@@ -418,7 +648,7 @@ fn the_output_of_known_tools_is_counted() {
         ("yolo-train-pty80", "ultralytics", 120, 0),
         ("yolo-predict-array", "ultralytics", 29, 0),
         ("llama.cpp-server", "llama.cpp", 4, 0),
-        ("fastai-pipe", r"\[(\d+)/\d+ ", 112, 3),
+        ("fastai-pipe", r"\[(\d+)/\d+ ", 131, 2),
         ("rich-two-pty80", r" (\d+)/\d+ ", 70, 1),
         ("rich-log-pty80", r"step (\d+)/", 140, 0),
         ("mmengine-pipe", r"\]\[ *(\d+)/", 160, 0),
@@ -440,7 +670,7 @@ fn a_pattern_without_sense_is_refused() {
         (r"step (\d+", "unclosed group"),
         (
             r"(?P<cuont>\d+)",
-            "has a group `cuont`; the groups are count, total, rate and period",
+            "has a group `cuont`; the groups are count, total, steps, rate and period",
         ),
         (r"(?P<count>\d+) (?P<rate>\d+)", "several of the groups"),
     ] {

@@ -195,6 +195,22 @@ fn stdout_and_stderr_count_until_the_workload_ends() {
 }
 
 #[test]
+fn a_log_file_that_does_not_exist_is_named_until_it_comes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let mut output = output(r"step (\d+)");
+    output.follow(&path).expect("it waits");
+    let missing = format!("there is still no file {}: --log", path.display());
+    assert!(output.explain().contains(&missing), "{}", output.explain());
+    fs::write(&path, "").expect("written");
+    wait_for("the file", || {
+        output.explain().contains("there is no output")
+    });
+    fs::write(&path, "step 7\n").expect("written");
+    wait_for("the step", || output.take().is_some());
+}
+
+#[test]
 fn a_pattern_that_finds_nothing_is_shown_with_the_last_line() {
     let mut process = counting(r"step (\d+)");
     let nothing = "--steps-from `step (\\d+)` has found no count; there is no output: a program \
@@ -526,7 +542,7 @@ fn arguments_that_make_no_sense_are_refused() {
         ),
         (
             &["--steps-from", "(?<steps>x)", "true"],
-            "--steps-from: `(?<steps>x)` has a group `steps`; the groups are count, total, rate and period",
+            "--steps-from: `(?<steps>x)` has a group `steps`; the groups are count, total, steps, rate and period",
         ),
         (&["--steps-from", "(", "true"], "unclosed group"),
         (&["--wrong", "true"], "--wrong"),
