@@ -3,7 +3,7 @@
 # has done: tools/steps.sh [TOOL…]
 #
 # The tools are tqdm, keras, hf, lightning, ultralytics and llama.cpp, in their newest versions from PyPI: 3.1 GB to download,
-# 7 GB below target/ on disk. Each runs in a pipe and in terminals, for about ten minutes in all. A pace that is
+# 7 GB below target/ on disk. Each runs in a pipe and in terminals, for a quarter of an hour in all. A pace that is
 # off by more than 3 % fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -36,7 +36,7 @@ TOLD = {
     ("tqdm_scaled", None): "rounded to thousands",
     # Bars of the training and of the validation are cut to the same.
     ("ultralytics_train", "40 columns"): "",
-    # rich draws its bars in a terminal only.
+    # rich draws its bars in a terminal only, and elsewhere the last one once, at the end.
     ("lightning_rich", "pipe"): "",
 }
 
@@ -130,7 +130,7 @@ def check(counter, folder, tool, workload, place):
     for key in ((workload, place), (workload, None)):
         if key in TOLD:
             told = TOLD[key]
-            is_told = not counts and any(told in note for note in notes or [""])
+            is_told = not steps and any(told in note for note in notes or [""])
             return None if is_told else "something is counted", line
     if not steps:
         return "nothing is counted", line
