@@ -18,6 +18,7 @@
 //! | units of a board that a model was not made of | [`fleet`] |
 //! | random deadlines | [`deadlines`] |
 //! | pinned and capped clocks | [`capped`] |
+//! | recorded power over time beside the loads | [`dynamics`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
@@ -27,6 +28,7 @@
 pub mod capped;
 mod course;
 pub mod deadlines;
+pub mod dynamics;
 pub mod fleet;
 mod holder;
 pub mod holders;
