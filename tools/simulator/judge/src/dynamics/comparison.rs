@@ -180,6 +180,8 @@ pub struct Group {
     pub source: &'static Source,
     /// ID of the mode in nvpmodel.
     pub mode: u32,
+    /// Its name.
+    mode_name: String,
     pub recorded: Vec<Run>,
     /// The loads that stand for what was recorded, with their runs.
     pub simulated: Vec<(Kind, Vec<Run>)>,
@@ -400,6 +402,7 @@ impl Comparison {
                     None => groups.push(Group {
                         source: trace.source,
                         mode: run.mode,
+                        mode_name: simulated::mode_name(trace.source, run.mode)?,
                         recorded: vec![run],
                         simulated: Vec::new(),
                         rows: Vec::new(),
@@ -460,9 +463,9 @@ impl Group {
         }
     }
 
-    /// Name of the board and number of its mode.
+    /// Names of the board and of its mode.
     pub fn name(&self) -> String {
-        format!("{}, mode {}", self.source.board, self.mode)
+        format!("{}, {}", self.source.board, self.mode_name)
     }
 
     fn compare(&mut self) -> Result<(), DynamicsError> {

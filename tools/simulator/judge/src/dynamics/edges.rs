@@ -112,14 +112,10 @@ pub fn durations(run: &Run, direction: Direction) -> Vec<f64> {
 /// A curve L + A · exp(−t/τ) that was fitted to the readings after a step of the power.
 #[derive(Clone, Copy, Debug)]
 pub struct Decay {
-    /// Time of the first reading that was used, in s.
-    pub from_s: f64,
     /// τ in s.
     pub time_constant_s: f64,
     /// A in W.
     pub amplitude_w: f64,
-    /// L in W.
-    pub level_w: f64,
     /// Share of polls in the first time constant whose reading differs from that of the poll before.
     pub renewed: f64,
 }
@@ -204,10 +200,9 @@ fn fit(readings: &[Reading], expected_s: f64, step_w: f64) -> Option<Decay> {
         let amplitude_w = xy / sum(&|it| (curve(it) - x).powi(2));
         let level_w = y - amplitude_w * x;
         let square = sum(&|it| (it.rail_w - level_w - amplitude_w * curve(it)).powi(2));
-        (square, time_constant_s, amplitude_w, level_w)
+        (square, time_constant_s, amplitude_w)
     });
-    let (square, time_constant_s, amplitude_w, level_w) =
-        fits.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (square, time_constant_s, amplitude_w) = fits.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let is_inside = time_constant_s > least_s * ratio && time_constant_s < most_s / ratio;
     let most_w = MOST_ERROR[0] * amplitude_w.abs() + MOST_ERROR[1] * step_w;
     if !is_inside || square.sqrt() > most_w {
@@ -222,10 +217,8 @@ fn fit(readings: &[Reading], expected_s: f64, step_w: f64) -> Option<Decay> {
         renewed += f64::from(u8::from(two[0].rail_w != two[1].rail_w));
     }
     Some(Decay {
-        from_s,
         time_constant_s,
         amplitude_w,
-        level_w,
         renewed: renewed / f64::max(polls, 1.0),
     })
 }

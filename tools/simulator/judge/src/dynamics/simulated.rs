@@ -5,7 +5,7 @@ use std::time::Duration;
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::load::{Kind, Load, Step};
 use wattgate_simulated_board::sampling::Sampling;
-use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::tree::{Tree, nvpmodel};
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 
@@ -38,6 +38,12 @@ pub struct Polls<'a> {
     pub period_s: f64,
     /// The setting of the sensor.
     pub sampling: Sampling,
+}
+
+/// The name of a source's mode in nvpmodel, such as `MAXN`.
+pub fn mode_name(source: &Source, id: u32) -> Result<String, ReplayError> {
+    let board = Board::named(source.board)?;
+    Ok(nvpmodel::mode(&board, Some(id))?.name.clone())
 }
 
 /// Plays a load on the nominal unit of the source's board, which waits for [`LEAD_S`] first.

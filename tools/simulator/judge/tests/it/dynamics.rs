@@ -272,10 +272,10 @@ fn loads_and_sensor_move_as_recorded() {
     assert_eq!(
         names,
         [
-            "orin-agx-64, mode 0",
-            "orin-agx-64, mode 2",
-            "orin-nx-16, mode 2",
-            "orin-nano-8-super, mode 2"
+            "orin-agx-64, MAXN",
+            "orin-agx-64, MODE_30W",
+            "orin-nx-16, 15W",
+            "orin-nano-8-super, MAXN_SUPER"
         ]
     );
     let rows = comparison
@@ -297,12 +297,12 @@ fn loads_and_sensor_move_as_recorded() {
     assert_eq!(
         off,
         [
-            "orin-agx-64, mode 2: run, fall, s",
-            "orin-agx-64, mode 2: idle, ripple, %",
-            "orin-agx-64, mode 2: model load, ripple, %",
-            "orin-agx-64, mode 2: model load, peak, %",
-            "orin-agx-64, mode 2: decode, duration, s",
-            "orin-nx-16, mode 2: training, ripple, %",
+            "orin-agx-64, MODE_30W: run, fall, s",
+            "orin-agx-64, MODE_30W: idle, ripple, %",
+            "orin-agx-64, MODE_30W: model load, ripple, %",
+            "orin-agx-64, MODE_30W: model load, peak, %",
+            "orin-agx-64, MODE_30W: decode, duration, s",
+            "orin-nx-16, 15W: training, ripple, %",
         ]
     );
     assert!(comparison.loads.iter().all(|load| !load.is_off));
