@@ -115,6 +115,7 @@ enum Phases {
 }
 
 /// All sources (`../shared/data/PROVENANCE.md`). The steps of a current are 20 mA and 8 mA (`jetson-platform.md`, fact 3).
+/// The mode of the Orin NX is not stated; a comment there says 15 W.
 pub const SOURCES: [Source; 3] = [
     Source {
         columns: "run,t_ms,phase,gpu_soc_mw,cpu_cv_mw,vin_sys_5v0_mw,vddq_mw,total_mw",
