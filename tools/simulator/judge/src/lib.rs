@@ -19,6 +19,7 @@
 //! | units of a board that a model was not made of | [`fleet`] |
 //! | random deadlines | [`deadlines`] |
 //! | pinned and capped clocks | [`capped`] |
+//! | recorded power over time beside the loads | [`dynamics`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
@@ -28,6 +29,7 @@
 pub mod capped;
 mod course;
 pub mod deadlines;
+pub mod dynamics;
 pub mod files;
 pub mod fleet;
 mod holder;

@@ -13,7 +13,7 @@ use super::steps::{Load, Step};
 pub enum Kind {
     /// Activity 1 all the time.
     Constant,
-    /// Training: epochs with short loader stalls; a validation and a checkpoint follow each epoch.
+    /// Training: a start-up, then epochs with rare loader stalls; a validation and a checkpoint follow each epoch.
     Training,
     /// Inference server: requests arrive as a Poisson process and are served one after another.
     Requests {
@@ -193,13 +193,14 @@ const fn square(period: f64, amplitude: f64) -> Kind {
 
 /// Length of an epoch in s, for a training job whose minibatches take some 100 ms. Assumed.
 const EPOCH_S: f64 = 40.0;
-/// Mean time between two loader stalls in s. Assumed.
-const STALL_EVERY_S: f64 = 8.0;
+/// Mean time between two loader stalls in s. Recorded trainings have none in 38 s
+/// (`orin-nx__start-up-and-training__e2fl.csv`), so one each 13 s or more often can be excluded with 95 % confidence.
+const STALL_EVERY_S: f64 = 100.0;
 /// Range of the length of a loader stall in s. Assumed.
 const STALL_S: [f64; 2] = [0.1, 0.6];
 /// Activity during a loader stall. Assumed.
 const STALLED: f64 = 0.25;
-/// Activity during a validation, which has no backward pass. Assumed.
+/// Activity during a validation, which has no backward pass. Assumed; recorded evaluations on an Orin NX have 0.9.
 const VALIDATION: f64 = 0.75;
 /// Range of the length of a validation in s. Assumed.
 const VALIDATION_S: [f64; 2] = [5.0, 8.0];
@@ -207,6 +208,17 @@ const VALIDATION_S: [f64; 2] = [5.0, 8.0];
 const CHECKPOINT: [f64; 2] = [0.1, 0.2];
 /// Range of the time to write a checkpoint in s. Assumed.
 const CHECKPOINT_S: [f64; 2] = [1.0, 2.0];
+
+/// Start-up of a training: a wait, a burst in which libraries are loaded, and another wait. Of each the activity and the range of
+/// its length in s. Those of `orin-nx__start-up-and-training__e2fl.csv`: all runs wait for 0.8 s or a little more; the eleven of
+/// May then draw 0.9 of what training draws for 0.3 to 0.8 s; and the four of March train or evaluate after 6.5 to 7.5 s.
+const START_UP: [(f64, [f64; 2]); 3] = [
+    (WAITING, [0.8, 0.9]),
+    (0.9, [0.3, 0.8]),
+    (WAITING, [5.4, 5.8]),
+];
+/// Activity while a training waits for its start, in the same runs. Below [`WORKING`](super::WORKING).
+const WAITING: f64 = 0.04;
 
 /// Mean service time of a request in s. Assumed.
 const SERVICE_S: f64 = 0.25;
@@ -222,12 +234,20 @@ const SERVICE_S: f64 = 0.25;
 /// - Each constant is the median over the runs.
 /// - A run whose prefill takes less than 2 s has a short prompt. Its prefill of 0.1 s is shorter
 ///   than the sensor's lag, so it gets the activity of a long prompt's prefill.
+/// - While the model loads, the second burst is the highest power, and the first burst the highest more than 0.3 s before. Their
+///   lengths are the times above half of their height over the phase's median.
+/// - Of a long prefill without its first second, the climb is from the mean of the first twentieth to that of the seventeenth; the
+///   power has fallen in the last three.
 ///
 /// `tests/it/traces.rs` recomputes all constants.
 pub const LLM: Llm = Llm {
     loading: 0.08,
     prefill: 1.31,
     loading_s: 5.0,
+    bursts: [(0.23, 0.5), (0.37, 0.2)],
+    after_bursts_s: [0.3, 1.3],
+    climb: [0.935, 1.055],
+    fall: (0.98, 0.15),
     short: [0.1, 9.5],
     long: [22.0, 15.1],
 };
@@ -235,17 +255,28 @@ pub const LLM: Llm = Llm {
 /// Activities and durations of an LLM's phases. Times in s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Llm {
-    /// Activity while the model loads.
+    /// Mean activity while the model loads.
     pub loading: f64,
-    /// Activity during prefill.
+    /// Mean activity during prefill.
     pub prefill: f64,
     /// Time to load the model.
     pub loading_s: f64,
+    /// Activity and duration of two bursts near the end of that time.
+    pub bursts: [(f64, f64); 2],
+    /// Time after each burst.
+    pub after_bursts_s: [f64; 2],
+    /// Activity at the start and at the end of a prefill's climb, relative to its mean.
+    pub climb: [f64; 2],
+    /// Activity after the climb relative to the mean, and its share of the prefill.
+    pub fall: (f64, f64),
     /// Durations of prefill and decode with a short prompt.
     pub short: [f64; 2],
     /// Durations of prefill and decode with a long prompt.
     pub long: [f64; 2],
 }
+
+/// Steps of the climb of a prefill.
+const CLIMB_STEPS: u32 = 16;
 
 /// Relative variation of the phases' lengths between prompts, ±. Assumed.
 const LLM_SPREAD: f64 = 0.3;
@@ -313,6 +344,11 @@ impl Kind {
     fn draw(self, drawing: &mut Drawing, random: &mut ChaCha8Rng) {
         let length = drawing.length.as_secs_f64();
         let mut level = uniform(random, WALK);
+        if self == Self::Training {
+            for (activity, seconds) in START_UP {
+                drawing.hold(activity, uniform(random, seconds));
+            }
+        }
         while !drawing.is_full() {
             match self {
                 Self::Constant => drawing.hold(1.0, length),
@@ -396,17 +432,42 @@ fn training(drawing: &mut Drawing, random: &mut ChaCha8Rng) {
 }
 
 fn llm(drawing: &mut Drawing, random: &mut ChaCha8Rng) {
-    drawing.hold(LLM.loading, LLM.loading_s);
+    loading(drawing);
     for _ in 0..random.random_range(2..=5) {
         let is_long = random.random_bool(0.5);
         let times = if is_long { LLM.long } else { LLM.short };
         let spread = [1.0 - LLM_SPREAD, 1.0 + LLM_SPREAD];
         let [prefill, decode] = times.map(|time| time * uniform(random, spread));
-        drawing.hold(LLM.prefill, prefill);
+        prefill_of(drawing, prefill);
         drawing.hold(1.0, decode);
         drawing.hold(0.0, uniform(random, PROMPT_PAUSE_S));
     }
     drawing.hold(0.0, uniform(random, SESSION_PAUSE_S));
+}
+
+/// A model is loaded: two bursts, and between them so much that the mean is right.
+fn loading(drawing: &mut Drawing) {
+    let bursts = || LLM.bursts.into_iter();
+    let work: f64 = bursts().map(|(activity, seconds)| activity * seconds).sum();
+    let burst_s: f64 = bursts().map(|(_, seconds)| seconds).sum();
+    let rest_s = LLM.loading_s - burst_s;
+    let rest = (LLM.loading * LLM.loading_s - work) / rest_s;
+    drawing.hold(rest, rest_s - LLM.after_bursts_s.into_iter().sum::<f64>());
+    for ((activity, seconds), after_s) in bursts().zip(LLM.after_bursts_s) {
+        drawing.hold(activity, seconds);
+        drawing.hold(rest, after_s);
+    }
+}
+
+/// A prefill, whose attention takes more and more of the time: the power climbs, and falls in the last batch.
+fn prefill_of(drawing: &mut Drawing, seconds: f64) {
+    let ([from, to], (fallen, part)) = (LLM.climb, LLM.fall);
+    let step_s = seconds * (1.0 - part) / f64::from(CLIMB_STEPS);
+    for step in 0..CLIMB_STEPS {
+        let way = f64::from(step) / f64::from(CLIMB_STEPS - 1);
+        drawing.hold(LLM.prefill * (from + way * (to - from)), step_s);
+    }
+    drawing.hold(LLM.prefill * fallen, part * seconds);
 }
 
 /// Draws a busy period of an M/M/1 queue in s: from an arrival at the idle server until the queue
@@ -499,8 +560,8 @@ mod tests {
     fn each_kind_has_its_mean_and_duty() {
         let cases = [
             (Kind::Constant, 1.0, 1.0, 1e-9),
-            // 40 s at 1 with 5 stalls of 0.35 s, 6.5 s at 0.75, 1.5 s at 0.15.
-            (Kind::Training, 0.915, 1.0, 0.01),
+            // 40 s at 1 with 0.4 stalls of 0.35 s, 6.5 s at 0.75, 1.5 s at 0.15.
+            (Kind::Training, 0.937, 0.998, 0.01),
             (Kind::Requests { utilisation: 0.3 }, 0.3, 0.3, 0.02),
             (Kind::Requests { utilisation: 0.8 }, 0.8, 0.8, 0.04),
             (square(3.0, 0.6), 0.7, 1.0, 1e-9),
@@ -520,7 +581,7 @@ mod tests {
             assert!((found.0 - mean).abs() <= within, "{name}: mean {found:?}");
             assert!((found.1 - duty).abs() <= within, "{name}: duty {found:?}");
         }
-        // A mean session: 5 s at 0.08; 3.5 prompts with 11.05 s of prefill, 12.3 s of decode and
+        // A mean session: 5 s at 0.08, most of it without progress; 3.5 prompts with 11.05 s of prefill, 12.3 s of decode and
         // 2.75 s of pause; 25 s of pause.
         let (mean, duty) = means(Kind::Llm);
         assert!(

@@ -1,13 +1,15 @@
-//! Background work of an idle board: a short burst on some cores every few seconds.
+//! Background work of an idle board: on an AGX Orin a short burst on some cores every few seconds.
 //!
 //! Derived from the idle AGX Orins in `PROVENANCE.md`: about every 5.5 s the CPU's rail draws
 //! some 2 W more for 0.3 s, and that of the memory 0.4 W. The mean is that of
-//! [`Activity::IDLE`]. Assumed: other boards do the same, and the clocks stay low.
+//! [`Activity::IDLE`]. Assumed: the clocks stay low. The idle Orin NX and Orin Nano there have no such
+//! bursts; that no other board has them is assumed.
 
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use wattgate_board_tables::Board;
 
 use crate::power::Activity;
 use crate::sampling::MOST_CHIPS;
@@ -21,22 +23,31 @@ const INTERVAL: Duration = Duration::from_millis(5500);
 /// Relative spread of the intervals.
 const JITTER: f64 = 0.1;
 
+/// The boards with bursts, by the start of their names.
+const BURSTY: &str = "orin-agx";
+
 /// The background work of a board.
 #[derive(Clone, Debug)]
 pub struct Background {
     random: ChaCha8Rng,
+    /// Whether the work comes in bursts.
+    is_bursty: bool,
     /// Start of the next or the current burst.
     from: Duration,
 }
 
 impl Background {
     /// The background work of a board that has idled for long.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(board: &Board, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         // The board and its chips use the streams before.
         random.set_stream(1 + MOST_CHIPS as u64);
         let from = INTERVAL.mul_f64(random.random_range(0.0..1.0));
-        Self { random, from }
+        Self {
+            random,
+            is_bursty: board.name.starts_with(BURSTY),
+            from,
+        }
     }
 
     /// Advances the time.
@@ -47,9 +58,10 @@ impl Background {
         }
     }
 
-    /// The activity now of a board without a workload, with this many cores online.
+    /// The activity now of an idle board, with this many cores online.
     pub fn activity(&self, now: Duration, cores: f64) -> Activity {
         let against_mean = match now >= self.from {
+            _ if !self.is_bursty => 1.0,
             true => INTERVAL.div_duration_f64(BURST),
             false => 0.0,
         };

@@ -115,7 +115,7 @@ impl Consumption {
             divided_by: 1,
             at_rest: Draw::default(),
             at_work: Draw::default(),
-            background: Background::new(seed),
+            background: Background::new(board, seed),
         }
     }
 
@@ -129,6 +129,7 @@ impl Consumption {
     /// Sets the activity of the workload, and the GPU load that the driver's file shows.
     pub fn set_load(&mut self, activity: f64, gpu_load: f64) {
         self.load = activity;
+        self.is_stale = true;
         self.gpu_load = Some(gpu_load);
     }
 
@@ -167,6 +168,11 @@ impl Consumption {
         given.unwrap_or(self.activity.gpu)
     }
 
+    /// Whether there is no workload, or one that makes no progress: the background work of the board shows.
+    fn is_idle(&self) -> bool {
+        self.workload.is_none() || self.load <= WORKING
+    }
+
     /// Adds the work of some seconds; none while the workload's activity is not above [`WORKING`].
     pub fn work(&self, seconds: f64, work: &mut Work) {
         if let Some(pace) = self.pace.filter(|_| self.load > WORKING) {
@@ -178,8 +184,8 @@ impl Consumption {
 
     /// The current power without the ripple.
     pub fn draw(&mut self, moment: &Moment<'_>) -> Watts {
-        // Background bursts change the activity of a board without a workload.
-        let is_stale = std::mem::take(&mut self.is_stale) || self.workload.is_none();
+        // Background bursts change the activity of an idle board.
+        let is_stale = std::mem::take(&mut self.is_stale) || self.is_idle();
         if is_stale || moment.divisor != self.divided_by {
             self.divided_by = moment.divisor;
             self.refresh(moment);
@@ -216,9 +222,9 @@ impl Consumption {
             self.act(board, unit);
         }
         let gpu = &settings.gpu;
-        let idle = match self.workload {
-            Some(_) => Activity::IDLE,
-            None => self.background.activity(moment.now, clocks.cores),
+        let idle = match self.is_idle() {
+            false => Activity::IDLE,
+            true => self.background.activity(moment.now, clocks.cores),
         };
         let idle = Activity {
             gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,

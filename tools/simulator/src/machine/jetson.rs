@@ -34,7 +34,8 @@ const PUBLISH: Duration = Duration::from_secs(2);
 pub const SLICE: Duration = Duration::from_millis(10);
 
 /// Relative spread of the power from one time slice to the next. Assumed; the spread of the
-/// sensors' readings at L4T's setting is a ninth of it.
+/// sensors' readings at L4T's setting is a ninth of it. Recorded phases of work have 0.2 to 3.5 % there
+/// (`wattgate-simulator dynamics`).
 pub const RIPPLE: f64 = 0.06;
 
 /// The next times of regular events.

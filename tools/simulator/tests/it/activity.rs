@@ -27,11 +27,13 @@ fn busy() -> Tree {
 
 #[test]
 fn power_is_linear_in_activity() {
+    // At an activity of 0.05 or less the background work of an idle board shows.
+    const LOW: f64 = 0.06;
     let tree = busy();
-    let [rest, half, full, more] = [0.0, 0.5, 1.0, 1.5].map(|activity| calm_w(&tree, activity));
-    assert!(full > 1.5 * rest, "{rest} W at rest, {full} W at work");
+    let [low, half, full, more] = [LOW, 0.5, 1.0, 1.5].map(|activity| calm_w(&tree, activity));
+    assert!(full > 1.5 * low, "{low} W nearly at rest, {full} W at work");
     for (found, activity) in [(half, 0.5), (more, 1.5)] {
-        let expected = rest + activity * (full - rest);
+        let expected = low + (activity - LOW) / (1.0 - LOW) * (full - low);
         assert!(
             (found / expected - 1.0).abs() < 1e-4,
             "{found}, not {expected}"
@@ -75,6 +77,30 @@ fn the_gpus_load_file_shows_the_given_load() {
     tree.jetson_mut().set_workload(None);
     pass(&mut tree, ms(20));
     assert_eq!(number(&tree, &path), 0);
+}
+
+#[test]
+fn an_idle_workload_shows_the_background_work() {
+    // A burst of 0.3 s about every 5.5 s: 3 of 55 s.
+    let slices = |tree: &mut Tree, seconds: u32| {
+        let slice = |_| {
+            let before = tree.jetson().calm_energy_j();
+            pass(tree, ms(10));
+            (tree.jetson().calm_energy_j() - before) / 0.01
+        };
+        (0..100 * seconds).map(slice).collect::<Vec<f64>>()
+    };
+    let above = |watts: &[f64]| {
+        let least = watts.iter().copied().fold(f64::INFINITY, f64::min);
+        watts.iter().filter(|it| **it > 1.02 * least).count()
+    };
+    let mut tree = busy();
+    tree.jetson_mut().set_load(0.0, 0.0);
+    pass(&mut tree, Duration::from_secs(60));
+    let bursts = above(&slices(&mut tree, 55));
+    assert!((250..=350).contains(&bursts), "{bursts} of 5500");
+    tree.jetson_mut().set_load(0.06, 0.0);
+    assert_eq!(above(&slices(&mut tree, 11)), 0);
 }
 
 #[test]

@@ -27,6 +27,26 @@ struct Phase {
     mw: f64,
 }
 
+/// The power of a phase with the lag undone, without the rows at its ends.
+fn undone(rows: &[Row], name: &str, [before_ms, after_ms]: [f64; 2]) -> Vec<f64> {
+    let times = || rows.iter().filter(|row| row.1 == name).map(|row| row.0);
+    let first = times().fold(f64::MAX, f64::min);
+    let last = times().fold(0.0, f64::max);
+    let inner = rows.windows(3).filter(|three| {
+        let at = three[1].0;
+        three[1].1 == name && at >= first + before_ms && at <= last - after_ms
+    });
+    let undone = inner.map(|three| {
+        let slope = (three[2].2 - three[0].2) / (three[2].0 - three[0].0);
+        three[1].2 + LAG_MS * slope
+    });
+    undone.collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
 fn phases(rows: &[Row]) -> BTreeMap<&str, Phase> {
     let mut phases = BTreeMap::new();
     for name in ["idle_pre", "load", "prefill", "decode"] {
@@ -35,22 +55,44 @@ fn phases(rows: &[Row]) -> BTreeMap<&str, Phase> {
             times().fold(f64::MAX, f64::min),
             times().fold(0.0, f64::max),
         );
-        let inner = rows.windows(3).filter(|three| {
-            let at = three[1].0;
-            three[1].1 == name && at >= first + EDGE_MS && at <= last - EDGE_MS
-        });
-        let undone = inner.map(|three| {
-            let slope = (three[2].2 - three[0].2) / (three[2].0 - three[0].0);
-            three[1].2 + LAG_MS * slope
-        });
-        let undone: Vec<f64> = undone.collect();
         let phase = Phase {
             seconds: (last - first) / 1e3,
-            mw: undone.iter().sum::<f64>() / undone.len() as f64,
+            mw: mean(&undone(rows, name, [EDGE_MS; 2])),
         };
         phases.insert(name, phase);
     }
     phases
+}
+
+/// The bursts while a model loads: of each its activity, its seconds, and the seconds until the next one or the end.
+fn bursts(activity: &[f64]) -> [f64; 6] {
+    const ROW_S: f64 = 0.1;
+    let rest = median(activity.to_vec());
+    let highest = |until: usize| {
+        let rows = activity[..until].iter().enumerate();
+        let (at, _) = rows.max_by(|a, b| a.1.total_cmp(b.1)).expect("rows");
+        at
+    };
+    let second = highest(activity.len());
+    let first = highest(second - 3);
+    let [first, second] = [first, second].map(|at| {
+        let is_high = |row: &usize| activity[*row] > f64::midpoint(activity[at], rest);
+        let from = (0..at).rev().take_while(is_high).last().unwrap_or(at);
+        let until = (at..activity.len())
+            .take_while(is_high)
+            .last()
+            .unwrap_or(at);
+        (activity[at], from, until)
+    });
+    let seconds = |rows: usize| ROW_S * rows as f64;
+    [
+        first.0,
+        seconds(first.2 + 1 - first.1),
+        seconds(second.1 - first.2 - 1),
+        second.0,
+        seconds(second.2 + 1 - second.1),
+        seconds(activity.len() - second.2) + EDGE_MS / 1e3,
+    ]
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -76,7 +118,8 @@ fn the_llms_phases_are_those_of_the_recorded_runs() {
         let row = (number(1), cells[2].to_owned(), number(7));
         runs.entry(cells[0]).or_default().push(row);
     }
-    let runs: Vec<_> = runs.values().map(|rows| phases(rows)).collect();
+    let all_rows: Vec<&Vec<Row>> = runs.values().collect();
+    let runs: Vec<_> = all_rows.iter().map(|rows| phases(rows)).collect();
     assert_eq!(runs.len(), 18);
     let is_long = |run: &&BTreeMap<&str, Phase>| run["prefill"].seconds > LONG_S;
     let activity = |run: &BTreeMap<&str, Phase>, phase: &str| {
@@ -101,6 +144,49 @@ fn the_llms_phases_are_those_of_the_recorded_runs() {
         assert!(
             (found - constant).abs() <= within,
             "{found}, not {constant}"
+        );
+    }
+    let shapes = all_rows.iter().zip(&runs).map(|(rows, run)| {
+        let level = |mw: &f64| (mw - run["idle_pre"].mw) / (run["decode"].mw - run["idle_pre"].mw);
+        let loading = undone(rows, "load", [EDGE_MS; 2]);
+        bursts(&loading.iter().map(level).collect::<Vec<_>>())
+    });
+    let shapes: Vec<[f64; 6]> = shapes.collect();
+    let [(first, first_s), (second, second_s)] = LLM.bursts;
+    let [after_first_s, after_second_s] = LLM.after_bursts_s;
+    let constants = [
+        (first, 0.005),
+        (first_s, 0.05),
+        (after_first_s, 0.05),
+        (second, 0.005),
+        (second_s, 0.05),
+        (after_second_s, 0.05),
+    ];
+    for (at, (constant, within)) in constants.into_iter().enumerate() {
+        let found = median(shapes.iter().map(|shape| shape[at]).collect());
+        assert!(
+            (found - constant).abs() <= within,
+            "{at}: {found}, not {constant}"
+        );
+    }
+    let climbs = all_rows.iter().zip(&runs).filter(|(_, run)| is_long(run));
+    let climbs = climbs.map(|(rows, run)| {
+        let idle = run["idle_pre"].mw;
+        let prefill = undone(rows, "prefill", [1_000.0, EDGE_MS]);
+        let whole = mean(&prefill) - idle;
+        let part = |from: usize, until: usize| {
+            let [from, until] = [from, until].map(|at| at * prefill.len() / 20);
+            (mean(&prefill[from..until]) - idle) / whole
+        };
+        [part(0, 1), part(16, 17), part(17, 20)]
+    });
+    let climbs: Vec<[f64; 3]> = climbs.collect();
+    let [from, to] = LLM.climb;
+    for (at, constant) in [from, to, LLM.fall.0].into_iter().enumerate() {
+        let found = median(climbs.iter().map(|climb| climb[at]).collect());
+        assert!(
+            (found - constant).abs() <= 0.01,
+            "{at}: {found}, not {constant}"
         );
     }
     // A short prefill spans at most one row, so its recorded length is too short.

@@ -9,6 +9,7 @@ use wattgate_cli::delimited::FileError;
 use wattgate_cli::exit::{self, Failed};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::ShardError;
+use wattgate_judge::dynamics::comparison::DynamicsError;
 use wattgate_judge::judge::JudgeError;
 use wattgate_judge::replay::ReplayError;
 use wattgate_probe::format::{OpenError, ProbeError};
@@ -68,6 +69,8 @@ pub enum Failure {
     Replay(#[from] ReplayError),
     #[error("{0}")]
     Judge(JudgeError),
+    #[error("{0}")]
+    NoSpan(DynamicsError),
     #[error("{program}: cannot be run: {why}; name it with --trainer")]
     NoTrainer { program: String, why: io::Error },
     #[error("cannot plot: {0}")]
@@ -97,6 +100,16 @@ impl From<JudgeError> for Failure {
             JudgeError::Replay(error) => Self::Replay(error),
             JudgeError::File(error) => Self::File(error),
             error => Self::Judge(error),
+        }
+    }
+}
+
+impl From<DynamicsError> for Failure {
+    fn from(error: DynamicsError) -> Self {
+        match error {
+            DynamicsError::Trace(error) => Self::Csv(error),
+            DynamicsError::Simulator(error) => Self::Replay(error),
+            error @ DynamicsError::NoSpan { .. } => Self::NoSpan(error),
         }
     }
 }
@@ -139,6 +152,7 @@ impl Failed for Failure {
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
             | Self::Judge(_)
+            | Self::NoSpan(_)
             | Self::Trainer(_)
             | Self::Anchors(_) => exit::INPUT,
             Self::Workload(WorkloadError::Io { .. })

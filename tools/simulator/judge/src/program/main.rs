@@ -19,8 +19,8 @@ use wattgate_cli::program::{Command, Does, Program};
 use wattgate_cli::shard::Jobs;
 
 use commands::{
-    anchors, board, clocks, corpus, deadlines, judge, kernels, load, loads, merge, replay,
-    scenarios, units, workload,
+    anchors, board, clocks, corpus, deadlines, dynamics, judge, kernels, load, loads, merge,
+    replay, scenarios, units, workload,
 };
 use failure::Failure;
 
@@ -44,6 +44,7 @@ const COMMANDS: &[Command<Run>] = &[
     Command::new("units", units::help, Run::Sharded(units::run)),
     Command::new("clocks", clocks::help, Run::Whole(clocks::run)),
     Command::new("deadlines", deadlines::help, Run::Whole(deadlines::run)),
+    Command::new("dynamics", dynamics::help, Run::Whole(dynamics::run)),
     Command::new("scenarios", scenarios::help, Run::Whole(scenarios::run)),
     Command::new("merge", merge::help, Run::Whole(merge::run)),
 ];

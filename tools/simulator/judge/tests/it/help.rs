@@ -26,6 +26,7 @@ fn every_help_text_is_the_golden_one() {
         "units",
         "clocks",
         "deadlines",
+        "dynamics",
         "scenarios",
         "merge",
     ] {

@@ -10,6 +10,7 @@ mod transcript;
 
 mod commands;
 mod deadlines;
+mod dynamics;
 mod fleet;
 mod help;
 mod judge;

@@ -5,6 +5,7 @@ pub mod board;
 pub mod clocks;
 pub mod corpus;
 pub mod deadlines;
+pub mod dynamics;
 pub mod judge;
 pub mod kernels;
 pub mod load;
