@@ -217,12 +217,11 @@ impl Consumption {
         }
         let gpu = &settings.gpu;
         let idle = match self.workload {
-            Some(_) => Activity::IDLE,
-            None => self.background.activity(moment.now, clocks.cores),
-        };
-        let idle = Activity {
-            gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
-            ..idle
+            Some(_) => self.activity.at_rest(),
+            None => Activity {
+                gpu_on: !gpu.railgate || gpu.always_on,
+                ..self.background.activity(moment.now, clocks.cores)
+            },
         };
         let draw = |activity| Draw::new(board, unit, &clocks, activity);
         (self.at_rest, self.at_work) = (draw(&idle), draw(&self.activity));
