@@ -20,4 +20,5 @@ mod replay;
 mod running;
 mod scenarios;
 mod served;
+mod truth;
 mod workload;
