@@ -3,11 +3,13 @@
 //! It lets users try wattgate without hardware. It reproduces the tables, rails, files and quirks
 //! of real boards. Its own models compute time (a pipeline of loader, launches and kernels) and
 //! power (C·V²·f, energy per operation, leakage). All its figures are simulated, and its output is
-//! marked as simulated.
+//! marked as simulated. A recorded board instead plays back what a real one did, and its output is
+//! marked as recorded.
 //!
 //! | question | module |
 //! |---|---|
 //! | time and power of a minibatch | [`workload`], [`pipeline`], [`power`], [`heat`], [`steady`] |
+//! | what a real board did with a workload | [`recording`] |
 //! | storage, page cache and memory of a training | [`storage`] |
 //! | where the time of a step goes | [`shares`] |
 //! | variation between units | [`mod@unit`] |
@@ -22,6 +24,7 @@
 
 pub mod anchors;
 pub mod corpus;
+pub mod csv;
 pub mod heat;
 pub mod kernels;
 pub mod load;
@@ -30,6 +33,7 @@ mod noise;
 pub mod pipeline;
 pub mod power;
 pub mod profile;
+pub mod recording;
 pub mod sampling;
 pub mod sensor;
 pub mod shares;

@@ -11,7 +11,11 @@
 //! launched and its predecessor has ended. Its time is the longer one of compute time and transfer
 //! time, plus the part of the shorter one that does not overlap. The memory clock and the bytes
 //! in flight limit the GPU's memory throughput (Little's law). The CPU's traffic reduces it.
+//!
+//! The times of a recorded workload are multiplied by what its [recording](crate::recording) says at these
+//! clocks.
 
+use crate::recording::Ratio;
 use crate::workload::{Kernels, Reading, Workload};
 use wattgate_board_tables::Board;
 
@@ -125,6 +129,24 @@ pub struct Step {
     pub gpu_bytes: f64,
     /// DRAM traffic of GPU and CPU in bytes.
     pub bytes: f64,
+    /// Logarithm of the recorded power over the simulated one; 0 without a recording.
+    pub power_log: f64,
+}
+
+impl Step {
+    /// The same work in times that are longer by a factor.
+    pub fn slowed(self, factor: f64) -> Self {
+        Self {
+            period: factor * self.period,
+            stall: factor * self.stall,
+            fetch: factor * self.fetch,
+            gpu: factor * self.gpu,
+            gpu_busy: factor * self.gpu_busy,
+            loader_cpu: factor * self.loader_cpu,
+            main_cpu: factor * self.main_cpu,
+            ..self
+        }
+    }
 }
 
 /// A workload on a board at certain clocks.
@@ -133,6 +155,8 @@ pub struct Pipeline<'a> {
     board: &'a Board,
     workload: &'a Workload,
     clocks: Clocks,
+    /// What the workload's recording says at these clocks.
+    recorded: Ratio,
 }
 
 /// CPU times in s without contention for cores.
@@ -153,15 +177,24 @@ struct CpuWork {
 impl<'a> Pipeline<'a> {
     /// Creates the pipeline of a workload on a board at fixed clocks.
     pub fn new(board: &'a Board, workload: &'a Workload, clocks: Clocks) -> Self {
+        let recording = workload.recording.as_ref();
         Self {
             board,
             workload,
             clocks,
+            recorded: recording.map_or(Ratio::NONE, |recording| recording.ratio(&clocks)),
         }
     }
 
     /// Computes the minibatch that follows `before`; without `before`, a minibatch in steady state.
     pub fn step(&self, before: Option<&Step>, luck: &Luck) -> Step {
+        let Ratio { time, power_log } = self.recorded;
+        let before = before.map(|before| before.slowed(1.0 / time));
+        let step = self.simulated(before.as_ref(), luck).slowed(time);
+        Step { power_log, ..step }
+    }
+
+    fn simulated(&self, before: Option<&Step>, luck: &Luck) -> Step {
         match before {
             Some(before) => self.after(before, luck),
             None => {
@@ -222,6 +255,7 @@ impl<'a> Pipeline<'a> {
             bytes: kernels.bytes
                 + mega(self.workload.loader.mb_per_sample)
                 + 2.0 * mega(self.workload.host.mb_per_sample),
+            power_log: 0.0,
         }
     }
 

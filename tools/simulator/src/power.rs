@@ -1,6 +1,7 @@
 //! Models the power of each domain as the sum of clock switching power (C·V²·f), energy per
 //! operation and per byte (the GPU's scales with V²), leakage that rises with temperature, and a
-//! constant base power.
+//! constant base power. With a recorded workload all of it is multiplied by what its
+//! [recording](crate::recording) says at these clocks.
 
 use crate::pipeline::{Clocks, Step};
 use crate::unit::Unit;
@@ -35,6 +36,8 @@ pub struct Activity {
     pub bytes: f64,
     /// Whether the GPU is powered; its rail alone does not count.
     pub gpu_on: bool,
+    /// Logarithm of the recorded power over the simulated one; 0 without a recorded workload.
+    pub power_log: f64,
 }
 
 impl Activity {
@@ -47,6 +50,7 @@ impl Activity {
         gpu_bytes: 0.0,
         bytes: 2e8,
         gpu_on: false,
+        power_log: 0.0,
     };
 
     /// The mean activity over a minibatch, with `cores` online cores.
@@ -62,6 +66,17 @@ impl Activity {
             gpu_bytes: step.gpu_bytes / period,
             bytes: step.bytes / period,
             gpu_on: true,
+            power_log: step.power_log,
+        }
+    }
+
+    /// The activity while the workload rests: an idle board whose GPU is powered. The recorded power at rest is
+    /// not known; the same ratio as at work is assumed.
+    pub fn at_rest(&self) -> Self {
+        Self {
+            gpu_on: true,
+            power_log: self.power_log,
+            ..Self::IDLE
         }
     }
 
@@ -187,9 +202,10 @@ impl Draw {
             soc: physics.idle.soc_w / 2.0,
             ..Watts::default()
         };
+        let module = unit.module * activity.power_log.exp();
         Self {
-            fixed: fixed.times(unit.module),
-            leaking: leaking.times(unit.module),
+            fixed: fixed.times(module),
+            leaking: leaking.times(module),
         }
     }
 

@@ -116,12 +116,9 @@ impl<'a> Profiler<'a> {
         let mut log = Log::new(REST_S);
         let pipeline = Pipeline::new(self.board, self.workload, clocks);
         let mut step = pipeline.step(None, &Luck::NONE);
-        let rest = Activity {
-            gpu_on: true,
-            ..Activity::IDLE
-        };
-        let idle = self.drawn(&clocks, &rest);
-        let busy = self.drawn(&clocks, &Activity::from_step(&step, clocks.cores));
+        let work = Activity::from_step(&step, clocks.cores);
+        let idle = self.drawn(&clocks, &work.at_rest());
+        let busy = self.drawn(&clocks, &work);
 
         // The first minibatch fills caches and chooses algorithms.
         let mut now = REST_S + self.workload.warm_up * step.period;

@@ -2,10 +2,13 @@
 //! small TOML file. `workloads/` has those of the papers; users can add their own files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use serde::Deserialize;
 use thiserror::Error;
+
+use crate::recording::Recording;
 
 /// The shipped workloads by name.
 const FILES: [(&str, &str); 8] = [
@@ -46,6 +49,11 @@ pub enum WorkloadError {
         least: f64,
         most: f64,
     },
+    /// The workload was recorded with one feeding.
+    #[error(
+        "`{name}` is recorded, and its minibatch and workers are those of the recording; leave them as they are"
+    )]
+    Recorded { name: String },
     /// The workload does not say what it asks of storage and memory.
     #[error("`{name}` has no `[{section}]`, which {purpose} needs")]
     NotTold {
@@ -101,6 +109,9 @@ pub struct Workload {
     /// What the loader waits for the storage; nothing while the data set is in the page cache.
     #[serde(skip)]
     pub reading: Reading,
+    /// What a real board did with the workload, which corrects the simulated time and power.
+    #[serde(skip)]
+    pub recording: Option<Arc<Recording>>,
     /// Groups of kernels of a step, in the order of their launch.
     pub kernels: Vec<Kernels>,
 }
@@ -339,6 +350,7 @@ impl Workload {
 
     /// Changes the size of the minibatch, 1 … 4096 samples.
     pub fn with_minibatch(mut self, minibatch: u32) -> Result<Self, WorkloadError> {
+        self.is_fed_as_before(minibatch == self.minibatch)?;
         self.minibatch = minibatch;
         let path = PathBuf::from(&self.name);
         self.check(&path)?;
@@ -348,6 +360,7 @@ impl Workload {
     /// Changes the number of loader workers, 0 … 64, and with it how much they contend. None is like one
     /// without others.
     pub fn with_workers(mut self, workers: u32) -> Result<Self, WorkloadError> {
+        self.is_fed_as_before(workers == self.loader.workers)?;
         if workers != self.loader.workers {
             let work =
                 |workers: u32| 1.0 + self.loader.contention * f64::from(workers.saturating_sub(1));
@@ -360,6 +373,16 @@ impl Workload {
         let path = PathBuf::from(&self.name);
         self.check(&path)?;
         Ok(self)
+    }
+
+    /// Refuses another feeding of a recorded workload.
+    fn is_fed_as_before(&self, is_same: bool) -> Result<(), WorkloadError> {
+        match self.recording.is_none() || is_same {
+            true => Ok(()),
+            false => Err(WorkloadError::Recorded {
+                name: self.name.clone(),
+            }),
+        }
     }
 
     /// Number of minibatches in an epoch.

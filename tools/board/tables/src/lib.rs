@@ -77,7 +77,8 @@ pub struct Board {
     /// The name on the command line and in the column `device` of a corpus.
     #[serde(skip)]
     pub name: String,
-    /// The board from which this board takes its physics, rails, number of TPCs and memory.
+    /// The board from which this board takes its physics, number of TPCs and memory, and its rails if it has none of
+    /// its own.
     #[serde(default)]
     pub like: Option<String>,
     /// The facts that are UNKNOWN; empty if the board can be simulated.
@@ -127,6 +128,10 @@ pub struct Board {
     /// Limits of the over-current protection.
     #[serde(default)]
     pub over_current: OverCurrent,
+    /// Of a recorded board, which has the clocks of a corpus and plays back what a real board did: the numbers of online
+    /// cores in the corpus. Empty of a simulated board.
+    #[serde(skip)]
+    pub recorded_cores: Vec<u32>,
 }
 
 /// The modes that the papers profiled.
@@ -392,11 +397,26 @@ impl Board {
         if let Some(like) = &board.like {
             let other = Self::described(like)?;
             board.physics = other.physics;
-            board.rails = other.rails;
+            if board.rails.is_empty() {
+                board.rails = other.rails;
+            }
             board.tpcs = other.tpcs;
             board.ram_gib = other.ram_gib;
         }
         Ok(board)
+    }
+
+    /// Whether the board plays back what a real one did.
+    pub fn is_recorded(&self) -> bool {
+        !self.recorded_cores.is_empty()
+    }
+
+    /// What figures of this board are: recorded or simulated.
+    pub fn figures(&self) -> &'static str {
+        match self.is_recorded() {
+            true => "recorded",
+            false => "simulated",
+        }
     }
 
     /// The number of cores.
@@ -426,8 +446,12 @@ impl Board {
 
     /// The values of the four knobs: online cores, and CPU, GPU and memory clock in kHz.
     pub fn axes(&self) -> [Vec<u32>; 4] {
+        let cores = match self.is_recorded() {
+            true => self.recorded_cores.clone(),
+            false => (1..=self.cores()).collect(),
+        };
         [
-            (1..=self.cores()).collect(),
+            cores,
             self.cpu_khz.clone(),
             self.gpu_khz.clone(),
             self.emc_khz.clone(),

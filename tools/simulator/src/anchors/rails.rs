@@ -145,6 +145,7 @@ fn gpu_stress(board: &Board, clocks: &Clocks) -> Activity {
         gpu_bytes: flop / 40.0,
         bytes: flop / 80.0,
         gpu_on: true,
+        power_log: 0.0,
     }
 }
 

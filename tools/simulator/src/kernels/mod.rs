@@ -143,6 +143,7 @@ fn of_kernels(
         data: None,
         memory: None,
         reading: Reading::default(),
+        recording: None,
         kernels,
     }
 }

@@ -223,12 +223,12 @@ impl Consumption {
         }
         let gpu = &settings.gpu;
         let idle = match self.is_idle() {
-            false => Activity::IDLE,
-            true => self.background.activity(moment.now, clocks.cores),
-        };
-        let idle = Activity {
-            gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
-            ..idle
+            false => self.activity.at_rest(),
+            true => Activity {
+                gpu_on: self.workload.is_some() || !gpu.railgate || gpu.always_on,
+                power_log: self.activity.power_log,
+                ..self.background.activity(moment.now, clocks.cores)
+            },
         };
         let draw = |activity| Draw::new(board, unit, &clocks, activity);
         (self.at_rest, self.at_work) = (draw(&idle), draw(&self.activity));

@@ -49,7 +49,9 @@ impl ModeErrors {
                 factors: [low, high],
             } => {
                 let (least, most) = ends(&board.gpu_khz);
-                let part = (1e6 * clocks.gpu_ghz - f64::from(least)) / f64::from(most - least);
+                // A recorded board may have a single GPU clock.
+                let span = f64::from((most - least).max(1));
+                let part = (1e6 * clocks.gpu_ghz - f64::from(least)) / span;
                 low + (high - low) * part
             }
         }

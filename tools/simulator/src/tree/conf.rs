@@ -43,7 +43,8 @@ struct Conf<'a> {
 impl Conf<'_> {
     fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        text.push_str("# nvpmodel.conf of a simulated board\n\n");
+        let figures = self.board.figures();
+        writeln!(text, "# nvpmodel.conf of a {figures} board\n")?;
         self.files(&mut text)?;
         self.clocks(&mut text)?;
         for mode in &self.board.modes {

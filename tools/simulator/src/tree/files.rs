@@ -14,6 +14,7 @@ use super::state::State;
 use crate::load::Load;
 use crate::machine::Jetson;
 use crate::unit::Unit;
+use crate::workload::Workload;
 
 /// The files of a board.
 #[derive(Clone, Debug)]
@@ -50,6 +51,11 @@ impl Tree {
     pub fn set_boot_id(&mut self, random: u128) {
         let layout = &mut self.state.layout;
         layout.put(BOOT_ID, File::Fixed(boot_id(random)));
+    }
+
+    /// Lets the command `load` run the workload of a recorded board, and no other.
+    pub fn play_back(&mut self, workload: Workload) {
+        self.state.recorded = Some(workload);
     }
 
     /// The board behind the files.

@@ -12,6 +12,7 @@ use super::file::File;
 use super::layout::{Alias, Layout, files_of};
 use crate::machine::Jetson;
 use crate::unit::Unit;
+use crate::workload::Workload;
 
 /// A board, its files and their faults.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct State {
     pub faults: Faults,
     /// Writes that a fault delays, each with its time.
     pub delayed: Vec<(Duration, String, String)>,
+    /// The workload that a recorded board plays back. It can run no other.
+    pub recorded: Option<Workload>,
 }
 
 impl State {
@@ -42,6 +45,7 @@ impl State {
             status: mode.id,
             faults: Faults::default(),
             delayed: Vec::new(),
+            recorded: None,
         }
     }
 

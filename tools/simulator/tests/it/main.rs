@@ -10,5 +10,6 @@ mod kernels;
 mod physics;
 mod properties;
 mod recorded;
+mod recording;
 mod sensor;
 mod traces;

@@ -1,4 +1,4 @@
-//! Recorded power of real boards, in `../shared/data/traces`.
+//! Recorded power of real boards, in `../shared/data/traces`, and measured corpora beside it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,11 +8,23 @@ use std::path::Path;
 /// if `WATTGATE_REQUIRE_DATA` is set.
 pub fn recorded(name: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/traces");
-    if let Ok(text) = fs::read_to_string(folder.join(name)) {
-        return Some(text);
+    let path = folder.join(name);
+    match missing(&path) {
+        true => None,
+        false => Some(fs::read_to_string(path).expect("readable")),
+    }
+}
+
+/// Whether a file of measured data is absent. Then it says so on standard error, or panics if `WATTGATE_REQUIRE_DATA` is set.
+pub fn missing(path: &Path) -> bool {
+    if path.exists() {
+        return false;
     }
     // Past the capture of the test runner, so that it is seen.
-    let line = format!("SKIPPED: a test needs ../shared/data/traces/{name}, which is absent\n");
+    let line = format!(
+        "SKIPPED: a test needs {}, which is absent\n",
+        path.display()
+    );
     io::stderr()
         .write_all(line.as_bytes())
         .expect("standard error");
@@ -20,5 +32,5 @@ pub fn recorded(name: &str) -> Option<String> {
         std::env::var_os("WATTGATE_REQUIRE_DATA").is_none(),
         "WATTGATE_REQUIRE_DATA is set, so the measured data must be present"
     );
-    None
+    true
 }

@@ -13,6 +13,9 @@ use wattgate_profiler::session::{Session, SessionError, Task};
 use wattgate_profiler::window::{Count, Rules, Told};
 use wattgate_profiler::world::{Event, Exit, World};
 use wattgate_runtime::{Milliwatts, PowerMode};
+use wattgate_simulated_board::recording::RecordedBoard;
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
 
 use crate::bed::{Meter, inject};
@@ -275,6 +278,40 @@ fn rows_differ_from_the_truth_by_one_percent_in_the_median() {
     let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
     println!("errors: median {median:.2} %, worst {worst:.2} %");
     assert!(median <= 1.0 && worst <= 3.0, "{errors:.2?}");
+}
+
+/// Steps and powers of a real board, played back: a session measures what the corpus has.
+#[test]
+fn a_recorded_board_is_measured_as_its_corpus_says() {
+    let mut text = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw\n".to_owned();
+    let mut measured = Vec::new();
+    for (at, cpu) in [345_600, 2_035_200].into_iter().enumerate() {
+        for (gpu, ms, mw) in [(114_750, 310.0, 3_100.0), (1_300_500, 70.0, 9_400.0)] {
+            for emc in [408_000, 1_866_000] {
+                let (time, power) = (ms - 30.0 * at as f64, mw + 900.0 * at as f64);
+                text += &format!("tx2,job,6,{cpu},{gpu},{emc},{time},{power}\n");
+                measured.push((PowerMode::from_knobs([6, cpu, gpu, emc]), [time, power]));
+            }
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("corpus.csv");
+    std::fs::write(&path, text).expect("written");
+    let recorded = RecordedBoard::read(&path, None, None).expect("a corpus");
+    let tree = Tree::new(recorded.board, Unit::NOMINAL, 0, None).expect("a tree");
+    let mut files = Simulated::new(tree);
+    let jetson = files.tree.jetson_mut();
+    jetson.set_workload(Some(recorded.workload));
+    let modes: Vec<PowerMode> = measured.iter().map(|(mode, _)| *mode).collect();
+    let done = profile(Bench::from_files(files), modes[0], &modes, None);
+    done.result.expect("all are measured");
+    assert_eq!(done.rows.len(), modes.len());
+    for (row, (_, [time, power])) in done.rows.iter().zip(measured) {
+        let found = [row.time_ms, row.power_mw].map(|it| it.expect("a figure"));
+        assert!((found[0] / time - 1.0).abs() < 0.02, "{row:?} {time}");
+        // The board is still colder, or with its automatic fan warmer, than it was recorded.
+        assert!((found[1] / power - 1.0).abs() < 0.05, "{row:?} {power}");
+    }
 }
 
 #[test]

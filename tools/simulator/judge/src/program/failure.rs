@@ -1,6 +1,7 @@
 //! Why a command failed, and the exit code for it.
 
 use std::io;
+use std::path::PathBuf;
 
 use thiserror::Error;
 use wattgate_board_tables::BoardError;
@@ -15,6 +16,8 @@ use wattgate_judge::replay::ReplayError;
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_simulated_board::anchors::AnchorError;
 use wattgate_simulated_board::corpus::ModesError;
+use wattgate_simulated_board::csv::CsvError;
+use wattgate_simulated_board::recording::RecordingError;
 use wattgate_simulated_board::tree::mirror::{LivingError, MirrorError};
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
 use wattgate_simulated_board::workload::WorkloadError;
@@ -49,6 +52,20 @@ pub enum Failure {
     Board(#[from] BoardError),
     #[error("{0}")]
     Workload(#[from] WorkloadError),
+    #[error("{0}")]
+    Recording(RecordingError),
+    #[error("{}: `{device}` in `device` is no board that is known; {advice}", path.display())]
+    Device {
+        path: PathBuf,
+        device: String,
+        advice: String,
+    },
+    #[error(
+        "missing --weights: a recorded board needs a model of its corpus, made by \
+         `wattgate-trainer fit {} --modes 15 -o model.wgt`",
+        corpus.display()
+    )]
+    NoModel { corpus: PathBuf },
     #[error("{0}")]
     Modes(#[from] ModesError),
     #[error("{0}")]
@@ -120,6 +137,8 @@ impl Failed for Failure {
             Self::Shard(why) => why.exit_code(),
             Self::Arguments(_)
             | Self::Missing(_)
+            | Self::NoModel { .. }
+            | Self::Recording(RecordingError::Board(_) | RecordingError::OtherChip { .. })
             | Self::Value { .. }
             | Self::Numbers { .. }
             | Self::Exclusive(..)
@@ -140,9 +159,13 @@ impl Failed for Failure {
                 why: ProbeError::Unreadable(_),
                 ..
             }) => exit::OTHER,
+            Self::Recording(RecordingError::Csv(CsvError::Io { .. })) => exit::OTHER,
             Self::Probe(_)
+            | Self::Recording(_)
+            | Self::Device { .. }
             | Self::Workload(
-                WorkloadError::Defect { .. }
+                WorkloadError::Recorded { .. }
+                | WorkloadError::Defect { .. }
                 | WorkloadError::Impossible { .. }
                 | WorkloadError::NotTold { .. }
                 | WorkloadError::OutOfMemory { .. },

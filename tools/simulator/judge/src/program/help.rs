@@ -25,6 +25,14 @@ pub fn workloads() -> String {
     )
 }
 
+/// What `--truth` does, for commands that take it.
+pub const TRUTH: &str = "\
+--truth CORPUS makes a recorded board. It has the clocks of a corpus that was measured on a real
+board, and the measured time and power in each measured mode; between them both are interpolated.
+What the corpus does not say, such as the power of the idle board, is simulated. --board names the
+board where the corpus does not, and --workload picks one of several workloads of the corpus.
+";
+
 /// The kinds of built-in loads, for commands that take one.
 pub fn kinds() -> String {
     format!("Kinds: {}\n", KINDS.map(Kind::name).join(", "))

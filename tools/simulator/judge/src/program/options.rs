@@ -1,15 +1,17 @@
 //! Values of options that several commands take.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::{Parser, ValueExt};
 use wattgate_board_tables::Board;
+use wattgate_cli::nearest::nearest;
 use wattgate_cli::quantity;
 use wattgate_judge::Holder;
 use wattgate_judge::files::network;
 use wattgate_judge::replay::warmth::Fan;
 use wattgate_simulated_board::load::Kind;
+use wattgate_simulated_board::recording::{RecordedBoard, RecordingError};
 use wattgate_simulated_board::sampling::SAMPLES;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
@@ -107,6 +109,72 @@ pub fn seconds(option: &'static str, arguments: &mut Parser) -> Result<Duration,
         value,
         expected: "a number of seconds, 0 … 1e8",
     })
+}
+
+/// `--board`, `--workload` and `--truth`: which board runs what.
+#[derive(Debug, Default)]
+pub struct BoardOptions {
+    pub board: Option<String>,
+    pub workload: Option<String>,
+    /// The corpus that the board plays back.
+    pub truth: Option<PathBuf>,
+}
+
+impl BoardOptions {
+    /// The board, and the workload if one is named. That of a corpus always is.
+    pub fn read(&self) -> Result<(Board, Option<Workload>), Failure> {
+        if let Some(recorded) = self.recorded()? {
+            return Ok((recorded.board, Some(recorded.workload)));
+        }
+        let board = self.board.as_deref();
+        let board = Board::named(board.ok_or(Failure::Missing("--board or --truth"))?)?;
+        let workload = self.workload.as_deref().map(Workload::named);
+        Ok((board, workload.transpose()?))
+    }
+
+    /// The board of `--truth`, with a warning for each thing that a user should know of its corpus.
+    pub fn recorded(&self) -> Result<Option<RecordedBoard>, Failure> {
+        let Some(path) = &self.truth else {
+            return Ok(None);
+        };
+        let (board, workload) = (self.board.as_deref(), self.workload.as_deref());
+        let recorded = RecordedBoard::read(path, board, workload).map_err(unknown_device)?;
+        for remark in &recorded.remarks {
+            eprintln!("warning: {}: {remark}", path.display());
+        }
+        Ok(Some(recorded))
+    }
+
+    /// The value of `--weights`, which has to be given: the shipped models are of simulated workloads.
+    pub fn model(&self, weights: Option<PathBuf>) -> Result<PathBuf, Failure> {
+        weights.ok_or_else(|| match &self.truth {
+            Some(corpus) => Failure::NoModel {
+                corpus: corpus.clone(),
+            },
+            None => Failure::Missing("--weights"),
+        })
+    }
+}
+
+/// Adds the nearest name to a device that is no board.
+fn unknown_device(why: RecordingError) -> Failure {
+    let RecordingError::UnknownDevice { path, device } = why else {
+        return Failure::Recording(why);
+    };
+    let known = wattgate_board_tables::names();
+    let near = nearest(&device, known.iter().copied());
+    let advice = match near {
+        Some(near) => format!("is it `{near}`? Then give --board {near}"),
+        None => format!(
+            "name the board with --board; there are {}",
+            known.join(", ")
+        ),
+    };
+    Failure::Device {
+        path,
+        device,
+        advice,
+    }
 }
 
 /// The workload of `--workload` or the network of `--calls`, on a unit; `None` without either.

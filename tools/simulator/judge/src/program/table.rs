@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use wattgate_judge::Spread;
 
-/// The first line of a table whose cells are made by [`cell`].
-pub const TITLE: &str = "median / worst of the seeds; simulated\n";
+/// The first line of a table whose cells are made by [`cell`]. `figures` is recorded or simulated.
+pub fn title(figures: &str) -> String {
+    format!("median / worst of the seeds; {figures}\n")
+}
 
 /// A column: its heading, its width, and the cell of a row. Cells are aligned to the right.
 pub type Column<R> = (&'static str, usize, fn(&R) -> String);

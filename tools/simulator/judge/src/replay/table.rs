@@ -87,7 +87,7 @@ pub struct Bench {
     pub board: Board,
     /// The model's file.
     pub model: PathBuf,
-    /// The workload of which the model was made.
+    /// The workload that runs.
     pub workload: Workload,
     /// True times of all modes.
     pub modes: Vec<TimedMode>,
@@ -101,6 +101,11 @@ impl Bench {
         let board = Board::named(board)?;
         let model = models::path(&board.name, weights);
         let workload = workload_of(&model)?;
+        Self::new(board, workload, model)
+    }
+
+    /// A board with a workload and the file of a model.
+    pub fn new(board: Board, workload: Workload, model: PathBuf) -> Result<Self, ReplayError> {
         let modes = timed_modes(&board, &model, &workload)?;
         let bytes = read_model(&model)?;
         let parsed = parse(&model, &bytes)?;

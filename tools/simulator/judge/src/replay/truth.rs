@@ -51,13 +51,9 @@ impl Truth {
     pub fn new(mode: &TimedMode, board: &Board, unit: &Unit, errors: Option<&ModeErrors>) -> Self {
         let TimedMode { clocks, step } = mode;
         let activity = Activity::from_step(step, clocks.cores).slowed(unit.time);
-        let idle = Activity {
-            gpu_on: true,
-            ..Activity::IDLE
-        };
         let draw = |activity| Draw::new(board, unit, clocks, activity);
         let totals = |draw: Draw| [draw.fixed.total(), draw.leaking.total()];
-        let (rest, work) = (totals(draw(&idle)), totals(draw(&activity)));
+        let (rest, work) = (totals(draw(&activity.at_rest())), totals(draw(&activity)));
         let factor = errors.map_or(1.0, |errors| errors.factor(board, clocks));
         Self {
             rate: 1.0 / (step.period * unit.time),

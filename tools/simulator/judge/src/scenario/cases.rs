@@ -1,13 +1,22 @@
 //! The boards of the scenarios, each with its limits and its battery.
 
-use crate::models::{ORIN_AGX, ORIN_NANO, XAVIER_AGX};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use wattgate_board_tables::{Board, BoardError};
+use wattgate_simulated_board::workload::{Workload, WorkloadError};
+
+use crate::models::{self, ORIN_AGX, ORIN_NANO, WORKLOAD, XAVIER_AGX};
+use crate::replay::table::Bench;
 use crate::sensor::{SENSORS, Sensor};
 
 /// A board with its limits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Case {
     /// The board's name.
-    pub board: &'static str,
+    pub board: Cow<'static, str>,
+    /// The board and the workload if they are recorded.
+    pub recorded: Option<Box<(Board, Workload)>>,
     /// The limit in mW, in scenarios with one limit.
     pub limit_mw: u32,
     /// The limits in mW, one after another, in scenarios whose limit changes.
@@ -21,10 +30,15 @@ pub struct Case {
     pub battery: [&'static str; 3],
 }
 
+/// The limits of a recorded board in % of its span: the one, and the three of scenarios whose limit changes. About those of
+/// the other boards.
+const RECORDED_LIMITS_PCT: [f64; 4] = [75.0, 85.0, 20.0, 50.0];
+
 /// The boards.
-pub const CASES: [Case; 3] = [
+pub static CASES: [Case; 3] = [
     Case {
-        board: ORIN_AGX,
+        board: Cow::Borrowed(ORIN_AGX),
+        recorded: None,
         limit_mw: 45_000,
         stepped_mw: [50_000, 20_000, 35_000],
         sets_sensor: true,
@@ -36,7 +50,8 @@ pub const CASES: [Case; 3] = [
         ],
     },
     Case {
-        board: ORIN_NANO,
+        board: Cow::Borrowed(ORIN_NANO),
+        recorded: None,
         limit_mw: 16_000,
         stepped_mw: [16_000, 8_000, 12_000],
         sets_sensor: true,
@@ -48,7 +63,8 @@ pub const CASES: [Case; 3] = [
         ],
     },
     Case {
-        board: XAVIER_AGX,
+        board: Cow::Borrowed(XAVIER_AGX),
+        recorded: None,
         limit_mw: 27_000,
         stepped_mw: [27_000, 12_000, 20_000],
         sets_sensor: false,
@@ -62,6 +78,55 @@ pub const CASES: [Case; 3] = [
 ];
 
 impl Case {
+    /// A recorded board, its workload and its model.
+    pub fn recorded(bench: Bench) -> Self {
+        let [limit_mw, stepped_mw @ ..] = RECORDED_LIMITS_PCT.map(|pct| bench.limit_mw(pct));
+        let Bench {
+            board, workload, ..
+        } = bench;
+        let sets_sensor = board.release() >= 35;
+        // The battery of a board with the same input.
+        let volts = |board: &Board| {
+            let rails = board.rails.iter().map(|rail| rail.millivolts);
+            rails.fold(0.0, f64::max)
+        };
+        let is_12_v = volts(&board) > 6_000.0;
+        let [of_12_v, of_5_v, _] = &CASES;
+        Self {
+            limit_mw,
+            stepped_mw,
+            sets_sensor,
+            has_backstop: sets_sensor && board.soc == "tegra234",
+            battery: if is_12_v { of_12_v } else { of_5_v }.battery,
+            board: Cow::Owned(board.name.clone()),
+            recorded: Some(Box::new((board, workload))),
+        }
+    }
+
+    /// The board.
+    pub fn described(&self) -> Result<Board, BoardError> {
+        match &self.recorded {
+            Some(recorded) => Ok(recorded.0.clone()),
+            None => Board::named(&self.board),
+        }
+    }
+
+    /// The workload that a scenario calls [`WORKLOAD`], or another one by its name.
+    pub fn workload(&self, name: &str) -> Result<Workload, WorkloadError> {
+        match &self.recorded {
+            Some(recorded) if name == WORKLOAD => Ok(recorded.1.clone()),
+            _ => Workload::named(name),
+        }
+    }
+
+    /// The model: that of the board in a folder; of a recorded board the file itself.
+    pub fn model(&self, weights: &Path) -> PathBuf {
+        match self.recorded {
+            Some(_) => weights.to_owned(),
+            None => models::path(&self.board, weights),
+        }
+    }
+
     /// The settings of the sensor that the driver allows.
     pub fn sensors(&self) -> &'static [Sensor] {
         match self.sets_sensor {

@@ -216,9 +216,14 @@ impl Scenario {
         SCENARIOS.iter().find(|scenario| scenario.name == name)
     }
 
-    /// Whether the scenario can run on a board.
+    /// Whether the scenario can run on a board. A recorded board has one workload.
     pub fn suits(&self, case: &Case) -> bool {
-        case.has_backstop || !self.backstop
+        let mut loads = self
+            .timeline()
+            .filter_map(|(_, it)| it.strip_prefix("load "));
+        let has_workloads =
+            case.recorded.is_none() || loads.all(|it| [WORKLOAD, "off"].contains(&it));
+        has_workloads && (case.has_backstop || !self.backstop)
     }
 
     /// The length of a run.

@@ -17,7 +17,6 @@ use wattgate_simulated_board::machine::{RIPPLE, SLICE};
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::power::{Activity, watts};
 use wattgate_simulated_board::steady::Steady;
-use wattgate_simulated_board::workload::Workload;
 
 /// True figures of a mode at its steady temperature.
 #[derive(Clone, Copy, Debug)]
@@ -66,16 +65,14 @@ fn steady_modes(
     workload: &str,
     modes: &[PowerMode],
 ) -> io::Result<Vec<SteadyMode>> {
-    let workload = Workload::named(workload).map_err(io::Error::other)?;
+    let workload = plant.task.case.workload(workload);
+    let workload = workload.map_err(io::Error::other)?;
     let (board, unit) = (&plant.board, &plant.unit);
     let steady_mode = |mode: &PowerMode| {
         let clocks = Clocks::from_knobs(board, mode.knobs());
         let steady = Steady::compute(board, unit, &workload, &clocks);
-        let idle = Activity {
-            gpu_on: true,
-            ..Activity::IDLE
-        };
-        let rest = watts(board, unit, &clocks, &idle, steady.die_c).total();
+        let activity = Activity::from_step(&steady.step, clocks.cores).at_rest();
+        let rest = watts(board, unit, &clocks, &activity, steady.die_c).total();
         let work = steady.watts.total() - rest;
         SteadyMode {
             rest,

@@ -11,7 +11,7 @@ use wattgate_simulated_board::unit::Unit;
 use super::task::ScenarioTask;
 use crate::course::Course;
 use crate::holders::{boot_mode, maxn};
-use crate::models::{self, WORKLOAD};
+use crate::models::WORKLOAD;
 
 /// The board of one run, with its task.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl<'a> Plant<'a> {
             holder,
             ..
         } = task;
-        let board = Board::named(case.board).map_err(io::Error::other)?;
+        let board = case.described().map_err(io::Error::other)?;
         let unit = match scenario.units {
             true => Unit::drawn(seed),
             false => Unit::NOMINAL,
@@ -43,7 +43,7 @@ impl<'a> Plant<'a> {
         let course = Course {
             length: scenario.length(),
             limits: scenario.limits(case),
-            model: models::path(case.board, weights),
+            model: case.model(weights),
             sensor: *task.sensor,
         };
         let limit_mw = course.limit_mw(Duration::ZERO);
@@ -52,7 +52,11 @@ impl<'a> Plant<'a> {
         let mut tree = tree.map_err(io::Error::other)?;
         let fixed = course.sensor.fix(&mut tree, Duration::ZERO);
         fixed.map_err(io::Error::other)?;
-        for order in orders(task, &tree) {
+        let workload = case.workload(WORKLOAD).map_err(io::Error::other)?;
+        if case.recorded.is_some() {
+            tree.play_back(workload.clone());
+        }
+        for order in orders(task, &tree, &workload.name) {
             tree.control(&order).map_err(io::Error::other)?;
         }
         let plant = Self {
@@ -95,8 +99,8 @@ impl<'a> Plant<'a> {
     }
 }
 
-/// The scenario's orders, with the board's rails and paths in place of the placeholders.
-fn orders(task: &ScenarioTask<'_>, tree: &Tree) -> Vec<String> {
+/// The scenario's orders, with the board's rails and paths, and the name of its workload, in place of the placeholders.
+fn orders(task: &ScenarioTask<'_>, tree: &Tree, workload: &str) -> Vec<String> {
     let paths = |end: &str| {
         let files = tree.files().map(|(path, _)| path);
         let found: Vec<String> = files
@@ -120,8 +124,9 @@ fn orders(task: &ScenarioTask<'_>, tree: &Tree) -> Vec<String> {
         ("GPU", paths("/max_freq")),
         ("FAN", paths("/pwm1")),
         ("BATTERY", task.case.battery.map(str::to_owned).to_vec()),
+        (WORKLOAD, vec![workload.to_owned()]),
     ];
-    let mut orders = vec![format!("load {WORKLOAD}")];
+    let mut orders = vec![format!("load {workload}")];
     for order in task.scenario.orders {
         let word = words.iter().find(|(word, _)| order.contains(word));
         match word {

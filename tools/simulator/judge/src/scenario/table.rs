@@ -27,7 +27,7 @@ pub fn rows(
 #[derive(Clone, Debug, Serialize)]
 pub struct ScenarioRow {
     pub scenario: &'static str,
-    pub board: &'static str,
+    pub board: String,
     /// The time constant of the sensor.
     pub time_constant_ms: u64,
     pub governor: &'static str,
@@ -62,7 +62,7 @@ impl ScenarioRow {
         ends.dedup();
         Some(Self {
             scenario: task.scenario.name,
-            board: task.case.board,
+            board: task.case.board.to_string(),
             time_constant_ms: task.sensor.time_constant.as_millis() as u64,
             governor: task.holder.name(),
             seeds: reports.len(),

@@ -21,4 +21,5 @@ mod replay;
 mod running;
 mod scenarios;
 mod served;
+mod truth;
 mod workload;

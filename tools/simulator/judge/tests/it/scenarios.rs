@@ -67,7 +67,7 @@ fn misses<'a>(
 ) -> Vec<String> {
     let missed = rows.into_iter().filter_map(|row| {
         let (Spread { worst, seed, .. }, most) = (figure(row), most(row));
-        let (name, board, ms) = (row.scenario, row.board, row.time_constant_ms);
+        let (name, board, ms) = (row.scenario, &row.board, row.time_constant_ms);
         let miss = format!("{name}, {board}, {ms} ms, seed {seed}: {worst:.2}, not {most:.2}");
         (worst > most).then_some(miss)
     });

@@ -35,6 +35,8 @@ pub enum ControlError {
         least: f64,
         most: f64,
     },
+    #[error("`{word}` was not recorded; this board plays back `{recorded}` alone")]
+    NotRecorded { word: String, recorded: String },
     #[error("{0}")]
     Workload(#[from] WorkloadError),
     #[error("{0}")]

@@ -97,6 +97,18 @@ const LEAST_PERIOD: f64 = 0.01;
 const MAX_SECONDS: f64 = 3.2e7;
 
 impl State {
+    /// The workload of a name, or the recorded one of a recorded board.
+    fn workload(&self, name: &str) -> Result<Workload, ControlError> {
+        match &self.recorded {
+            None => Ok(Workload::named(name)?),
+            Some(recorded) if recorded.name == name => Ok(recorded.clone()),
+            Some(recorded) => Err(ControlError::NotRecorded {
+                word: name.to_owned(),
+                recorded: recorded.name.clone(),
+            }),
+        }
+    }
+
     /// Feeds a workload as the rest of the line says: by `minibatch N`, `workers N`, both or neither.
     fn fed(&self, workload: Workload, words: &mut Words<'_>) -> Result<Workload, ControlError> {
         let mut feeding = Feeding {
@@ -176,7 +188,7 @@ impl State {
             "allow" => Command::Allow(self.knob(words.next("a path")?)?),
             "load" => Command::Load(match words.next("a workload or `off`")? {
                 "off" => None,
-                name => Some(Box::new(self.fed(Workload::named(name)?, &mut words)?)),
+                name => Some(Box::new(self.fed(self.workload(name)?, &mut words)?)),
             }),
             "power" => Command::Power(words.number("FACTOR", 0.7, 1.3)?),
             "activity" => {

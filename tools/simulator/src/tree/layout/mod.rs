@@ -63,9 +63,10 @@ fn identity(layout: &mut Layout, board: &Board, unit: &Unit) {
     layout.put(format!("{tree}/serial-number"), fixed(serial_number));
     layout.alias("/sys/firmware/devicetree/base", tree);
     if let Some((release, revision)) = &board.l4t {
+        let figures = board.figures();
         let text = format!(
-            "# R{release} (release), REVISION: {revision}, GCID: 0, BOARD: simulated, \
-             EABI: aarch64, DATE: simulated\n"
+            "# R{release} (release), REVISION: {revision}, GCID: 0, BOARD: {figures}, \
+             EABI: aarch64, DATE: {figures}\n"
         );
         layout.put("/etc/nv_tegra_release", fixed(text));
     }

@@ -7,10 +7,10 @@ use std::process;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, paragraphs};
+use crate::help::{TRUTH, boards_and_workloads, paragraphs};
+use crate::options::BoardOptions;
 use crate::served::Served;
 use crate::signals;
-use wattgate_board_tables::Board;
 use wattgate_cli::arguments::number;
 use wattgate_probe::format::Probe;
 use wattgate_probe::recorded::Recorded;
@@ -18,21 +18,24 @@ use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::control;
 use wattgate_simulated_board::tree::mirror::{End, Mirror};
 use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
 Keep the files of a simulated board alive in a directory, until SIGINT or SIGTERM
 
 Usage: wattgate-simulator board --board NAME --root DIR [options]
+       wattgate-simulator board --truth CORPUS.csv --root DIR [options]
        wattgate-simulator board --from FILE --root DIR [--speed X]
 
 Options:
   --board NAME     The board
+  --truth CORPUS   A recorded board: its time and power are those of a corpus. It can run the
+                   workload of the corpus alone
   --from FILE      A real board instead, from a file of `wattgate probe`: its files with the recorded
                    values. The power sensors replay their readings in a loop, and files that
                    wattgate writes can be written. Files that could not be read give EIO
   --root DIR       A directory that is empty or does not exist
-  --workload W     A workload that runs from the start, by name or file [none]
+  --workload W     A workload that runs from the start, by name or file; with --truth the
+                   corpus's [none]
   --mode ID        The nvpmodel mode in which the board boots [the board's default]
   --unit N         Draw this unit's differences from the seed N [the nominal unit]
   --seed S         Seed of noise and of the numbers of hwmon devices [0]
@@ -60,7 +63,7 @@ ends with exit code 0.
 /// Where a board's files come from.
 #[derive(Debug)]
 enum Source {
-    Simulated(String),
+    Simulated(BoardOptions),
     Probe(PathBuf),
 }
 
@@ -68,7 +71,6 @@ enum Source {
 struct Arguments {
     source: Source,
     root: PathBuf,
-    workload: Option<String>,
     mode: Option<u32>,
     unit: Option<u64>,
     seed: u64,
@@ -79,14 +81,14 @@ struct Arguments {
 /// The text of the help.
 pub fn help() -> String {
     let usage = format!("{USAGE}{}", control::HELP);
-    paragraphs(&[&usage, EXAMPLE, &boards_and_workloads()])
+    paragraphs(&[&usage, TRUTH, EXAMPLE, &boards_and_workloads()])
 }
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
     let arguments = parse(arguments)?;
     match &arguments.source {
-        Source::Simulated(board) => simulate(Board::named(board)?, &arguments),
+        Source::Simulated(board) => simulate(board, &arguments),
         Source::Probe(probe) => {
             let files = Recorded::new(Probe::open(probe)?);
             let stop = signals::stop()?;
@@ -96,11 +98,16 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     }
 }
 
-fn simulate(board: Board, arguments: &Arguments) -> Result<(), Failure> {
+fn simulate(of_board: &BoardOptions, arguments: &Arguments) -> Result<(), Failure> {
     let unit = arguments.unit.map_or(Unit::NOMINAL, Unit::drawn);
-    let workload = arguments.workload.as_deref().map(Workload::named);
+    let (board, workload) = of_board.read()?;
     let mut tree = Tree::new(board, unit, arguments.seed, arguments.mode)?;
-    tree.jetson_mut().set_workload(workload.transpose()?);
+    if let (Some(workload), true) = (&workload, of_board.truth.is_some()) {
+        tree.play_back(workload.clone());
+    }
+    // That of a corpus has a name, whether it is to run or not.
+    let from_start = workload.filter(|_| of_board.workload.is_some());
+    tree.jetson_mut().set_workload(from_start);
     let stop = signals::stop()?;
     let mut mirror = Mirror::create(&arguments.root, tree)?;
     if let Some(trace) = &arguments.trace {
@@ -117,14 +124,16 @@ fn simulate(board: Board, arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn parse(mut parser: Parser) -> Result<Arguments, Failure> {
-    let (mut board, mut from, mut root, mut trace) = (None, None, None, None);
-    let (mut workload, mut mode, mut unit, mut seed, mut speed) = (None, None, None, None, 1.0);
+    let mut of_board = BoardOptions::default();
+    let (mut from, mut root, mut trace) = (None, None, None);
+    let (mut mode, mut unit, mut seed, mut speed) = (None, None, None, 1.0);
     while let Some(argument) = parser.next()? {
         match argument {
-            Arg::Long("board") => board = Some(parser.value()?.string()?),
+            Arg::Long("board") => of_board.board = Some(parser.value()?.string()?),
+            Arg::Long("truth") => of_board.truth = Some(PathBuf::from(parser.value()?)),
             Arg::Long("from") => from = Some(PathBuf::from(parser.value()?)),
             Arg::Long("root") => root = Some(PathBuf::from(parser.value()?)),
-            Arg::Long("workload") => workload = Some(parser.value()?.string()?),
+            Arg::Long("workload") => of_board.workload = Some(parser.value()?.string()?),
             Arg::Long("mode") => mode = Some(number(&mut parser, "--mode")?),
             Arg::Long("unit") => unit = Some(number(&mut parser, "--unit")?),
             Arg::Long("seed") => seed = Some(number(&mut parser, "--seed")?),
@@ -134,24 +143,25 @@ fn parse(mut parser: Parser) -> Result<Arguments, Failure> {
         }
     }
     let of_simulated = [
-        ("--board", board.is_some()),
-        ("--workload", workload.is_some()),
+        ("--board", of_board.board.is_some()),
+        ("--truth", of_board.truth.is_some()),
+        ("--workload", of_board.workload.is_some()),
         ("--mode", mode.is_some()),
         ("--unit", unit.is_some()),
         ("--seed", seed.is_some()),
         ("--trace", trace.is_some()),
     ];
     let given = of_simulated.into_iter().find(|(_, is_given)| *is_given);
-    let source = match (from, given, board) {
-        (Some(_), Some((option, _)), _) => return Err(Failure::Exclusive("--from", option)),
-        (Some(probe), None, _) => Source::Probe(probe),
-        (None, _, Some(board)) => Source::Simulated(board),
-        (None, _, None) => return Err(Failure::Missing("--board or --from")),
+    let has_board = of_board.board.is_some() || of_board.truth.is_some();
+    let source = match (from, given) {
+        (Some(_), Some((option, _))) => return Err(Failure::Exclusive("--from", option)),
+        (Some(probe), None) => Source::Probe(probe),
+        (None, _) if has_board => Source::Simulated(of_board),
+        (None, _) => return Err(Failure::Missing("--board, --truth or --from")),
     };
     Ok(Arguments {
         source,
         root: root.ok_or(Failure::Missing("--root"))?,
-        workload,
         mode,
         unit,
         seed: seed.unwrap_or(0),

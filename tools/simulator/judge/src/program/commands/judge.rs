@@ -6,25 +6,25 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, paragraphs};
-use crate::options;
+use crate::help::{TRUTH, boards_and_workloads, paragraphs};
+use crate::options::{self, BoardOptions};
 use crate::output::{print, print_json};
-use wattgate_board_tables::Board;
 use wattgate_cli::arguments::number;
 use wattgate_judge::judge::{Evidence, Quantiles, Subject, Verdict, judge};
 use wattgate_judge::replay::warmth::Fan;
 use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
 Compare a model, a measured corpus or a held limit with the truth of a simulated board
 
 Usage: wattgate-simulator judge --board NAME --workload W [--model FILE.wgt] [--measured FILE.csv]
                                 [--trace FILE.csv [--offset S] [--from S]] [options]
+       wattgate-simulator judge --truth CORPUS.csv [--model FILE.wgt] [options]
 
 Options:
   --board NAME      The board
   --workload W      The workload, by name or file
+  --truth CORPUS    A recorded board: its time and power are those of a corpus
   --mode ID         The nvpmodel mode in which the board booted, which may gate parts of the GPU
                     [the board's default]
   --unit N          The board's unit, as for `board` [the nominal unit]
@@ -66,21 +66,20 @@ Example:
 
 /// The text of the help.
 pub fn help() -> String {
-    paragraphs(&[USAGE, &boards_and_workloads(), EXAMPLE])
+    paragraphs(&[USAGE, TRUTH, &boards_and_workloads(), EXAMPLE])
 }
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut board, mut workload, mut boot) = (None, None, None);
+    let (mut of_board, mut boot) = (BoardOptions::default(), None);
     let (mut unit, mut fan, mut json) = (Unit::NOMINAL, Fan::Automatic, false);
     let (mut from, mut until) = (None, None);
     let mut evidence = Evidence::default();
     while let Some(argument) = arguments.next()? {
         match argument {
-            Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
-            Arg::Long("workload") => {
-                workload = Some(Workload::named(&arguments.value()?.string()?)?);
-            }
+            Arg::Long("board") => of_board.board = Some(arguments.value()?.string()?),
+            Arg::Long("workload") => of_board.workload = Some(arguments.value()?.string()?),
+            Arg::Long("truth") => of_board.truth = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("mode") => boot = Some(number(&mut arguments, "--mode")?),
             Arg::Long("unit") => unit = Unit::drawn(number(&mut arguments, "--unit")?),
             Arg::Long("fan") => fan = options::fan(arguments.value()?.string()?)?,
@@ -97,7 +96,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let board = board.ok_or(Failure::Missing("--board"))?;
+    let (board, workload) = of_board.read()?;
     let workload = workload.ok_or(Failure::Missing("--workload"))?;
     evidence.part = from.map(|from| (from, until));
     let (measured, trace) = (evidence.measured.is_some(), evidence.trace.is_some());
@@ -120,12 +119,12 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     if json {
         print_json(serde_json::to_string_pretty(&verdict))
     } else {
-        print(&lines(&verdict))
+        print(&lines(board.figures(), &verdict))
     }
 }
 
-fn lines(verdict: &Verdict) -> String {
-    let mut text = String::from("simulated\n");
+fn lines(kind: &str, verdict: &Verdict) -> String {
+    let mut text = format!("{kind}\n");
     // Writing to a string cannot fail.
     let mut line = |name: &str, value: f64| {
         let _ = writeln!(text, "  {name:<42}{value:>12.2}");

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{kinds, paragraphs};
-use crate::options;
+use crate::help::{TRUTH, kinds, paragraphs};
+use crate::options::{self, BoardOptions};
 use crate::output::{print, print_json};
-use crate::table::{Column, TITLE, Table, cell};
+use crate::table::{Column, Table, cell, title};
 use wattgate_cli::shard::{Jobs, Ran};
 use wattgate_judge::models::BOARDS;
 use wattgate_judge::parallel::{on_all_cores, rows, with_seeds};
@@ -25,13 +25,15 @@ Usage: wattgate-simulator loads [options]
 Options:
   --seeds N          Runs for each row, with the seeds 1 ... N [4]
   --board NAME       One board [orin-agx-64, orin-nano-8-super and xavier-agx]
+  --truth CORPUS     A recorded board instead: its time and power are those of a corpus
+  --workload W       The workload of the corpus, if it has several
   --kind KIND        One kind of load [all]
   --limit-pct P,...  Limits in % of the board's span, from the lowest to the highest power that
                      the model's front predicts [25,45,75]
   --samples N        Number of samples that the power sensor averages, fixed [512]
   --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
                      [wattgate]
-  --weights FOLDER   The folder with the models [weights]
+  --weights FOLDER   The folder with the models [weights]; with --truth the file of a model
   --shard I/N        Run every N-th run from the I-th on, and print a part for `merge`
   --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,
                      samples, governor, seeds, and, as {\"median\",\"worst\",\"seed\"} over the seeds,
@@ -44,35 +46,34 @@ differ from their model, too.
 
 /// The text of the help.
 pub fn help() -> String {
-    paragraphs(&[USAGE, &kinds()])
+    paragraphs(&[USAGE, TRUTH, &kinds()])
 }
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     let (mut json, mut seeds) = (false, 4);
-    let (mut only_board, mut only_kind, mut holder) = (None, None, Holder::Wattgate);
+    let mut of_board = BoardOptions::default();
+    let (mut only_kind, mut holder) = (None, Holder::Wattgate);
     let mut limits = LIMITS_PCT.to_vec();
     let mut samples = Sampling::L4T.samples;
-    let mut weights = PathBuf::from("weights");
+    let mut weights = None;
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("json") => json = true,
             Arg::Long("seeds") => seeds = options::seeds(arguments.value()?.string()?)?,
-            Arg::Long("board") => only_board = Some(arguments.value()?.string()?),
+            Arg::Long("board") => of_board.board = Some(arguments.value()?.string()?),
+            Arg::Long("truth") => of_board.truth = Some(PathBuf::from(arguments.value()?)),
+            Arg::Long("workload") => of_board.workload = Some(arguments.value()?.string()?),
             Arg::Long("kind") => only_kind = Some(options::kind(arguments.value()?.string()?)?),
             Arg::Long("limit-pct") => limits = percentages(arguments.value()?.string()?)?,
             Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
             Arg::Long("governor") => holder = options::governor(arguments.value()?.string()?)?,
-            Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
+            Arg::Long("weights") => weights = Some(PathBuf::from(arguments.value()?)),
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let names = match &only_board {
-        Some(board) => vec![board.as_str()],
-        None => BOARDS.to_vec(),
-    };
-    let benches = names.iter().map(|board| Bench::load(board, &weights));
-    let benches: Vec<Bench> = benches.collect::<Result<_, _>>()?;
+    let benches = benches(&of_board, weights)?;
+    let figures = benches.first().map_or("", |bench| bench.board.figures());
     let kinds = KINDS.into_iter();
     let kinds = kinds.filter(|kind| only_kind.is_none_or(|only| only == *kind));
     let mut tasks = Vec::new();
@@ -103,8 +104,28 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     if json {
         print_json(serde_json::to_string_pretty(&rows))
     } else {
-        print(&table(&rows))
+        print(&(title(figures) + &table(&rows)))
     }
+}
+
+/// The boards with their models.
+fn benches(of_board: &BoardOptions, weights: Option<PathBuf>) -> Result<Vec<Bench>, Failure> {
+    if of_board.truth.is_some() {
+        let model = of_board.model(weights)?;
+        let recorded = of_board.recorded()?.into_iter();
+        let benches = recorded.map(|it| Bench::new(it.board, it.workload, model.clone()));
+        return Ok(benches.collect::<Result<_, _>>()?);
+    }
+    if of_board.workload.is_some() {
+        return Err(Failure::Missing("--truth, which --workload needs"));
+    }
+    let weights = weights.unwrap_or_else(|| PathBuf::from("weights"));
+    let names = match &of_board.board {
+        Some(board) => vec![board.as_str()],
+        None => BOARDS.to_vec(),
+    };
+    let benches = names.iter().map(|board| Bench::load(board, &weights));
+    Ok(benches.collect::<Result<_, _>>()?)
 }
 
 /// Numbers from 0 to 100.
@@ -147,7 +168,7 @@ fn table(rows: &[LoadRow]) -> String {
             row,
         );
     }
-    TITLE.to_owned() + &table.text() + &summary(rows)
+    table.text() + &summary(rows)
 }
 
 /// The columns of the summary after the kind of load, over all rows of that kind.

@@ -7,26 +7,27 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, paragraphs};
-use crate::options;
+use crate::help::{TRUTH, boards_and_workloads, paragraphs};
+use crate::options::{self, BoardOptions};
 use crate::output::{print, print_json};
-use wattgate_board_tables::Board;
 use wattgate_cli::arguments::number;
 use wattgate_judge::replay::report::LoadReport;
 use wattgate_judge::replay::{LoadRun, run as replay, timed_modes, workload_of};
 use wattgate_judge::{Holder, files};
 use wattgate_simulated_board::sampling::Sampling;
 use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
 Replay a load from a file on a simulated board while a governor holds a limit
 
 Usage: wattgate-simulator replay --board NAME --weights FILE.wgt --limit POWER --load FILE.csv
                                  [options]
+       wattgate-simulator replay --truth CORPUS.csv --weights FILE.wgt --limit POWER --load FILE.csv
+                                 [options]
 
 Options:
   --board NAME      The board
+  --truth CORPUS    A recorded board: its time and power are those of a corpus
   --weights FILE    The model
   --limit POWER     The limit, such as 25W or 12500mW
   --load FILE       The load: a CSV with the columns t_ms,activity and optionally gpu_load.
@@ -63,27 +64,30 @@ Example:
   wattgate-simulator load --kind training --seconds 300 -o training.csv
   wattgate-simulator replay --board orin-agx-64 --weights weights/orin-agx-64-resnet18.wgt \\
     --limit 25W --load training.csv --json
+  wattgate-trainer fit trainer/corpora/tx1-image5000.csv --modes 15 -o tx1.wgt
+  wattgate-simulator replay --truth trainer/corpora/tx1-image5000.csv --weights tx1.wgt \\
+    --limit 6W --load training.csv
 ";
 
 /// The text of the help.
 pub fn help() -> String {
-    paragraphs(&[USAGE, &boards_and_workloads(), EXAMPLE])
+    paragraphs(&[USAGE, TRUTH, &boards_and_workloads(), EXAMPLE])
 }
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut board, mut model, mut limit, mut load) = (None, None, None, None);
-    let (mut workload, mut samples, mut unit, mut seed) = (None, Sampling::L4T.samples, None, 0);
+    let mut of_board = BoardOptions::default();
+    let (mut model, mut limit, mut load) = (None, None, None);
+    let (mut samples, mut unit, mut seed) = (Sampling::L4T.samples, None, 0);
     let (mut calls, mut holder, mut json) = (None, Holder::Wattgate, false);
     while let Some(argument) = arguments.next()? {
         match argument {
-            Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
+            Arg::Long("board") => of_board.board = Some(arguments.value()?.string()?),
+            Arg::Long("workload") => of_board.workload = Some(arguments.value()?.string()?),
+            Arg::Long("truth") => of_board.truth = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("weights") => model = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("limit") => limit = Some(options::limit(&mut arguments)?),
             Arg::Long("load") => load = Some(PathBuf::from(arguments.value()?)),
-            Arg::Long("workload") => {
-                workload = Some(Workload::named(&arguments.value()?.string()?)?);
-            }
             Arg::Long("calls") => calls = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
             Arg::Long("unit") => unit = Some(number(&mut arguments, "--unit")?),
@@ -93,11 +97,14 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let board = board.ok_or(Failure::Missing("--board"))?;
-    let model = model.ok_or(Failure::Missing("--weights"))?;
+    let model = of_board.model(model)?;
     let limit = limit.ok_or(Failure::Missing("--limit"))?;
     let load = files::load::read(&load.ok_or(Failure::Missing("--load"))?)?;
     let of_unit = unit.map_or(Unit::NOMINAL, Unit::drawn);
+    if of_board.truth.is_some() && calls.is_some() {
+        return Err(Failure::Exclusive("--calls", "--truth"));
+    }
+    let (board, workload) = of_board.read()?;
     let workload = options::workload(workload, calls.as_deref(), &board, &of_unit)?;
     let workload = match workload {
         Some(workload) => workload,
@@ -120,12 +127,12 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     if json {
         print_json(serde_json::to_string_pretty(&report))
     } else {
-        print(&lines(&report))
+        print(&lines(board.figures(), &report))
     }
 }
 
-fn lines(report: &LoadReport) -> String {
-    let mut text = String::from("simulated\n");
+fn lines(kind: &str, report: &LoadReport) -> String {
+    let mut text = format!("{kind}\n");
     let figures = [
         ("length, s", report.seconds),
         (

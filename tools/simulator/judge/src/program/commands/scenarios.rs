@@ -6,10 +6,14 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::options;
+use crate::help::{TRUTH, paragraphs};
+use crate::options::{self, BoardOptions};
 use crate::output::{print, print_json};
-use crate::table::{Column, TITLE, Table, cell};
-use wattgate_judge::scenario::{CASES, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, live, rows};
+use crate::table::{Column, Table, cell, title};
+use wattgate_judge::replay::table::Bench;
+use wattgate_judge::scenario::{
+    CASES, Case, SCENARIOS, Scenario, ScenarioRow, ScenarioTask, live, rows,
+};
 use wattgate_judge::{Holder, SENSORS, Spread};
 
 const USAGE: &str = "\
@@ -25,7 +29,11 @@ Options:
                     safe_after_ms, which is null if no run set the safe mode
   --seeds N         Runs for each row, with the seeds 1 ... N [10]
   --only SCENARIO   One scenario, by its name in the table
-  --weights FOLDER  The folder with the models [weights]
+  --truth CORPUS    A recorded board instead: its time and power are those of a corpus. Scenarios
+                    with another workload are left out
+  --board NAME      The board of the corpus, if it does not name it
+  --workload W      The workload of the corpus, if it has several
+  --weights FOLDER  The folder with the models [weights]; with --truth the file of a model
   --live            Run shorter scenarios in real time: the daemon as a process beside a board
                     whose files are on a disk. The daemon's response time depends on this machine
   --wattgated PATH  The daemon for --live [the one beside this program]
@@ -40,14 +48,14 @@ over-current events. Safe is the time from the loss of the sensor or the daemon 
 
 /// The text of the help.
 pub fn help() -> String {
-    USAGE.to_owned()
+    paragraphs(&[USAGE, TRUTH])
 }
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut json, mut seeds, mut only) = (false, 10, None);
     let (mut is_live, mut wattgated) = (false, None);
-    let mut weights = PathBuf::from("weights");
+    let (mut weights, mut of_board) = (None, BoardOptions::default());
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("json") => json = true,
@@ -55,7 +63,10 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             Arg::Long("wattgated") => wattgated = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("seeds") => seeds = options::seeds(arguments.value()?.string()?)?,
             Arg::Long("only") => only = Some(arguments.value()?.string()?),
-            Arg::Long("weights") => weights = PathBuf::from(arguments.value()?),
+            Arg::Long("board") => of_board.board = Some(arguments.value()?.string()?),
+            Arg::Long("truth") => of_board.truth = Some(PathBuf::from(arguments.value()?)),
+            Arg::Long("workload") => of_board.workload = Some(arguments.value()?.string()?),
+            Arg::Long("weights") => weights = Some(PathBuf::from(arguments.value()?)),
             argument => return Err(argument.unexpected().into()),
         }
     }
@@ -73,9 +84,14 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             expected: "a scenario of the table",
         });
     }
+    let (cases, weights) = cases(&of_board, weights)?;
+    let figures = match of_board.truth {
+        Some(_) => "recorded",
+        None => "simulated",
+    };
     let mut tasks = Vec::new();
     for scenario in scenarios {
-        for case in CASES.iter().filter(|case| scenario.suits(case)) {
+        for case in cases.iter().filter(|case| scenario.suits(case)) {
             for sensor in case.sensors() {
                 let task = |holder| ScenarioTask {
                     scenario,
@@ -98,8 +114,31 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     if json {
         print_json(serde_json::to_string_pretty(&rows))
     } else {
-        print(&table(&rows))
+        print(&(title(figures) + &table(&rows)))
     }
+}
+
+/// The boards, and where their models are.
+fn cases(
+    of_board: &BoardOptions,
+    weights: Option<PathBuf>,
+) -> Result<(Vec<Case>, PathBuf), Failure> {
+    if of_board.truth.is_some() {
+        let model = of_board.model(weights)?;
+        let recorded = of_board.recorded()?.into_iter();
+        let cases = recorded.map(|recorded| {
+            let bench = Bench::new(recorded.board, recorded.workload, model.clone())?;
+            Ok::<_, Failure>(Case::recorded(bench))
+        });
+        return Ok((cases.collect::<Result<_, _>>()?, model));
+    }
+    if of_board.board.is_some() || of_board.workload.is_some() {
+        return Err(Failure::Missing(
+            "--truth, which --board and --workload need",
+        ));
+    }
+    let weights = weights.unwrap_or_else(|| PathBuf::from("weights"));
+    Ok((CASES.to_vec(), weights))
 }
 
 /// The daemon beside this program.
@@ -132,11 +171,11 @@ const NAME_WIDTH_OF_SCENARIOS: usize = 45;
 fn table(rows: &[ScenarioRow]) -> String {
     let mut table = Table::new(NAME_WIDTH_OF_SCENARIOS, COLUMNS);
     for row in rows {
-        let (scenario, board, ms) = (row.scenario, row.board, row.time_constant_ms);
+        let (scenario, board, ms) = (row.scenario, &row.board, row.time_constant_ms);
         let group = format!("{scenario}, {board}, {ms} ms");
         table.row(&group, row.governor, row);
     }
-    TITLE.to_owned() + &table.text() + &worst(rows) + "\n" + &governors(rows)
+    table.text() + &worst(rows) + "\n" + &governors(rows)
 }
 
 /// The worst figures of each governor over all rows without a backstop, and its median speed, as Markdown.

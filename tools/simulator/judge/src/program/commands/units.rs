@@ -11,8 +11,8 @@ use lexopt::{Arg, Parser, ValueExt};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, paragraphs};
-use crate::options::number;
+use crate::help::{TRUTH, boards_and_workloads, paragraphs};
+use crate::options::{BoardOptions, number};
 use crate::output::{print, print_json};
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
@@ -33,7 +33,8 @@ Usage: wattgate-simulator units [options]
 
 Options:
   --board NAME      One board [orin-agx-64, orin-nano-8-super and xavier-agx]
-  --workload NAME   The workload [resnet18]
+  --truth CORPUS    A recorded board instead: its time and power are those of a corpus
+  --workload NAME   The workload [resnet18, or that of the corpus]
   --units N         Units that are judged [50]
   --trained N,…     Units that are profiled for a model [1,3,10]
   --draws N         Draws of these units; figures are means over them [20]
@@ -101,12 +102,12 @@ const DAEMON_S: [u64; 3] = [1, 10, 60];
 
 /// The text of the help.
 pub fn help() -> String {
-    paragraphs(&[USAGE, &boards_and_workloads()])
+    paragraphs(&[USAGE, TRUTH, &boards_and_workloads()])
 }
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
-    let (mut json, mut page, mut only) = (false, None, None);
+    let (mut json, mut page, mut of_board) = (false, None, BoardOptions::default());
     let mut options = Options {
         workload: Workload::named("resnet18")?,
         units: 50,
@@ -120,10 +121,9 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     };
     while let Some(argument) = arguments.next()? {
         match argument {
-            Arg::Long("board") => only = Some(arguments.value()?.string()?),
-            Arg::Long("workload") => {
-                options.workload = Workload::named(&arguments.value()?.string()?)?;
-            }
+            Arg::Long("board") => of_board.board = Some(arguments.value()?.string()?),
+            Arg::Long("truth") => of_board.truth = Some(PathBuf::from(arguments.value()?)),
+            Arg::Long("workload") => of_board.workload = Some(arguments.value()?.string()?),
             Arg::Long("units") => options.units = number("--units", &mut arguments, 1)?,
             Arg::Long("trained") => {
                 options.trained = list("--trained", &mut arguments, 1..=100)?;
@@ -147,14 +147,27 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let names = match &only {
-        Some(board) => vec![board.as_str()],
-        None => BOARDS.to_vec(),
+    let boards = match of_board.recorded()? {
+        Some(recorded) => {
+            options.workload = recorded.workload;
+            vec![recorded.board]
+        }
+        None => {
+            if let Some(name) = &of_board.workload {
+                options.workload = Workload::named(name)?;
+            }
+            let names = match &of_board.board {
+                Some(board) => vec![board.as_str()],
+                None => BOARDS.to_vec(),
+            };
+            let boards = names.into_iter().map(Board::named);
+            boards.collect::<Result<_, _>>()?
+        }
     };
+    let figures = boards.first().map_or("", Board::figures);
     let file = page.as_deref().map(AtomicFile::create).transpose()?;
     let mut all = Vec::new();
-    for name in names {
-        let board = Board::named(name)?;
+    for board in &boards {
         for &spread in &options.spreads {
             for place in 0..options.trained.len() {
                 let draws = 0..options.draws;
@@ -168,14 +181,14 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
     };
     let rows = options.rows(&all, &drawn);
     if let Some(file) = file {
-        let page = page::page(&rows, &options.workload.name);
+        let page = page::page(&rows, figures, &options.workload.name);
         let page = page.map_err(|why| Failure::Plot(why.to_string()))?;
         file.commit(page.as_bytes())?;
     }
     if json {
         print_json(serde_json::to_string_pretty(&rows))
     } else {
-        print(&text(&rows))
+        print(&text(figures, &rows))
     }
 }
 
@@ -303,7 +316,21 @@ impl Options {
             std::fs::write(&path, text)?;
             fit.arg(path);
         }
-        fit.args(["--board", &board.name, "-o"]).arg(&model);
+        match board.is_recorded() {
+            // Its clocks are those of its corpus.
+            true => {
+                let axes = ["cores", "cpu_khz", "gpu_khz", "emc_khz"].into_iter();
+                fit.arg("--axes")
+                    .args(axes.zip(board.axes()).map(|(name, values)| {
+                        let values: Vec<String> = values.iter().map(u32::to_string).collect();
+                        format!("{name}={}", values.join(","))
+                    }));
+            }
+            false => {
+                fit.args(["--board", &board.name]);
+            }
+        }
+        fit.arg("-o").arg(&model);
         let done = fit.output().map_err(|why| Failure::NoTrainer {
             program: self.trainer.display().to_string(),
             why,
@@ -343,8 +370,8 @@ fn list<T: FromStr + PartialOrd + Display>(
     })
 }
 
-fn text(rows: &[Row]) -> String {
-    let mut text = "simulated\n".to_owned();
+fn text(kind: &str, rows: &[Row]) -> String {
+    let mut text = format!("{kind}\n");
     let mut before = None;
     for row in rows {
         let group = (row.board.clone(), row.spread.to_bits());

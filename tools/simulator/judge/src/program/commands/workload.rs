@@ -17,6 +17,8 @@ use crate::help::{paragraphs, workloads};
 use crate::signals;
 use wattgate_cli::steps::Steps;
 use wattgate_simulated_board::machine::Work;
+use wattgate_simulated_board::recording;
+use wattgate_simulated_board::recording::corpus::Corpus;
 use wattgate_simulated_board::tree::mirror::{Living, LivingError};
 use wattgate_simulated_board::workload::{Workload, names};
 
@@ -24,10 +26,13 @@ const USAGE: &str = "\
 Run a workload on a living simulated board, until SIGINT or SIGTERM
 
 Usage: wattgate-simulator workload --root DIR --workload W [options]
+       wattgate-simulator workload --root DIR --truth CORPUS.csv [options]
 
 Options:
   --root DIR       The directory of a running `wattgate-simulator board`
   --workload W     The workload, by name or file
+  --truth CORPUS   The workload of the corpus that a recorded board plays back; --workload picks one
+                   of several
   --minibatch N    Samples in a minibatch [the workload's]
   --workers N      Loader workers [the workload's]
   --steps N        End after N steps [run on]
@@ -61,11 +66,12 @@ pub fn help() -> String {
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut root, mut name, mut most) = (None, None, u64::MAX);
-    let (mut minibatch, mut workers) = (None, None);
+    let (mut minibatch, mut workers, mut truth) = (None, None, None);
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("root") => root = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("workload") => name = Some(arguments.value()?.string()?),
+            Arg::Long("truth") => truth = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("minibatch") => minibatch = Some(arguments.value()?.parse::<u32>()?),
             Arg::Long("workers") => workers = Some(arguments.value()?.parse::<u32>()?),
             Arg::Long("steps") => {
@@ -81,12 +87,23 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let root = root.ok_or(Failure::Missing("--root"))?;
-    let name = name.ok_or(Failure::Missing("--workload"))?;
-    let workload = Workload::named(&name)?;
+    let (seen, name, items) = match (truth, name) {
+        (Some(truth), name) => {
+            let corpus = Corpus::read(&truth, name.as_deref()).map_err(Failure::Recording)?;
+            let name = recording::board::name(&corpus);
+            // Without a minibatch a step is one item.
+            (name.clone(), name, corpus.minibatch.unwrap_or(1))
+        }
+        (None, Some(name)) => {
+            let workload = Workload::named(&name)?;
+            (seen_by_board(&name), workload.name, workload.minibatch)
+        }
+        (None, None) => return Err(Failure::Missing("--workload or --truth")),
+    };
     let board = Living::open(&root)?;
     let stop = signals::stop()?;
-    let items = minibatch.unwrap_or(workload.minibatch);
-    let mut load = format!("load {}", seen_by_board(&name));
+    let items = minibatch.unwrap_or(items);
+    let mut load = format!("load {seen}");
     for (word, number) in [("minibatch", minibatch), ("workers", workers)] {
         if let Some(number) = number {
             load += &format!(" {word} {number}");
@@ -98,7 +115,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         before: board.progress()?.work,
         done: Work::default(),
         told: Work::default(),
-        steps: Steps::from_env(items, &workload.name),
+        steps: Steps::from_env(items, &name),
         board,
         most,
     };

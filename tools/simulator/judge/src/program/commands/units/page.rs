@@ -14,7 +14,7 @@ const SIZE: (u32, u32) = (900, 380);
 type Figure = fn(&Row) -> f64;
 
 /// Draws the page of some rows.
-pub fn page(rows: &[Row], workload: &str) -> Result<String, Failed> {
+pub fn page(rows: &[Row], figures: &str, workload: &str) -> Result<String, Failed> {
     let over = chart(
         rows,
         "units over the limit, %",
@@ -53,7 +53,7 @@ svg {{ width: 100%; height: auto }}
 td, th {{ padding: 0 .8em; text-align: right }} td:nth-child(1), td:nth-child(4), th {{ text-align: left }}
 </style>
 <h1>Other units of a board</h1>
-<p>Simulated: {workload}. A model is made of one or several units; <code>wattgated once</code> then chooses on units that it
+<p>{workload}, {figures}. A model is made of one or several units; <code>wattgated once</code> then chooses on units that it
 was not made of. A unit is over the limit if the power at which its mode settles exceeds it. Lines are means over the boards,
 each for a true spread between units in multiples of the published one. The dashed line is what 95 % allows.</p>
 {over}
