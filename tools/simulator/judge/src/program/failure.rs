@@ -83,6 +83,8 @@ pub enum Failure {
     #[error("{0}")]
     File(#[from] FileError),
     #[error("{0}")]
+    Csv(#[from] CsvError),
+    #[error("{0}")]
     Replay(#[from] ReplayError),
     #[error("{0}")]
     Judge(JudgeError),
@@ -159,7 +161,8 @@ impl Failed for Failure {
                 why: ProbeError::Unreadable(_),
                 ..
             }) => exit::OTHER,
-            Self::Recording(RecordingError::Csv(CsvError::Io { .. })) => exit::OTHER,
+            Self::Csv(CsvError::Io { .. })
+            | Self::Recording(RecordingError::Csv(CsvError::Io { .. })) => exit::OTHER,
             Self::Probe(_)
             | Self::Recording(_)
             | Self::Device { .. }
@@ -171,6 +174,7 @@ impl Failed for Failure {
                 | WorkloadError::OutOfMemory { .. },
             )
             | Self::File(FileError::Defect { .. })
+            | Self::Csv(_)
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
