@@ -10,6 +10,7 @@
 //! | the boards that have a model | [`models`] |
 //! | median and worst over seeds | `spread`: [`Spread`] |
 //! | jobs on all cores | `parallel` |
+//! | random numbers | `random` |
 //! | a simulated board, with its true energy at every tick | [`recorded`] |
 //! | how each holder works: the daemon's control and its peers | [`holders`] |
 //! | limits that step, faults, restarts, in simulated and in real time | [`scenario`] |
@@ -18,6 +19,7 @@
 //! | units of a board that a model was not made of | [`fleet`] |
 //! | random deadlines | [`deadlines`] |
 //! | pinned and capped clocks | [`capped`] |
+//! | the physics beside measured corpora | [`physics`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
@@ -33,6 +35,8 @@ pub mod holders;
 pub mod judge;
 pub mod models;
 pub mod parallel;
+pub mod physics;
+mod random;
 pub mod recorded;
 pub mod replay;
 pub mod scenario;

@@ -9,6 +9,7 @@ use wattgate_cli::exit::{self, Failed};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::ShardError;
 use wattgate_judge::judge::JudgeError;
+use wattgate_judge::physics::corpus::CorpusError;
 use wattgate_judge::replay::ReplayError;
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_simulated_board::anchors::AnchorError;
@@ -68,6 +69,8 @@ pub enum Failure {
     Replay(#[from] ReplayError),
     #[error("{0}")]
     Judge(JudgeError),
+    #[error("{0}")]
+    Corpus(CorpusError),
     #[error("{program}: cannot be run: {why}; name it with --trainer")]
     NoTrainer { program: String, why: io::Error },
     #[error("cannot plot: {0}")]
@@ -97,6 +100,15 @@ impl From<JudgeError> for Failure {
             JudgeError::Replay(error) => Self::Replay(error),
             JudgeError::Csv(error) => Self::Csv(error),
             error => Self::Judge(error),
+        }
+    }
+}
+
+impl From<CorpusError> for Failure {
+    fn from(error: CorpusError) -> Self {
+        match error {
+            CorpusError::Csv(error) => Self::Csv(error),
+            error => Self::Corpus(error),
         }
     }
 }
@@ -139,6 +151,7 @@ impl Failed for Failure {
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
             | Self::Judge(_)
+            | Self::Corpus(_)
             | Self::Trainer(_)
             | Self::Anchors(_) => exit::INPUT,
             Self::Workload(WorkloadError::Io { .. })
