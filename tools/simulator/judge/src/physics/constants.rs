@@ -47,24 +47,74 @@ fn top_gpu(board: &Board) -> f64 {
 /// from them: work per cycle, the efficiencies, the energy of an operation, and what is drawn in every mode.
 pub const CONSTANTS: [Constant; 21] = [
     constant("cpu.volts.floor", |it| &mut it.cpu.volts.floor, 0.15, one),
-    constant("cpu.volts.knee_ghz", |it| &mut it.cpu.volts.knee_ghz, 0.4, top_cpu),
-    constant("cpu.volts.exponent", |it| &mut it.cpu.volts.exponent, 0.4, one),
+    constant(
+        "cpu.volts.knee_ghz",
+        |it| &mut it.cpu.volts.knee_ghz,
+        0.4,
+        top_cpu,
+    ),
+    constant(
+        "cpu.volts.exponent",
+        |it| &mut it.cpu.volts.exponent,
+        0.4,
+        one,
+    ),
     constant("cpu.core_nf", |it| &mut it.cpu.core_nf, 0.5, one),
     constant("cpu.cluster_nf", |it| &mut it.cpu.cluster_nf, 0.7, one),
     constant("cpu.leak_w", |it| &mut it.cpu.leak_w, 0.7, one),
-    constant("gpu.in_flight_kib", |it| &mut it.gpu.in_flight_kib, 0.7, gpu_cores),
-    constant("gpu.latency_cycles", |it| &mut it.gpu.latency_cycles, 0.7, one),
+    constant(
+        "gpu.in_flight_kib",
+        |it| &mut it.gpu.in_flight_kib,
+        0.7,
+        gpu_cores,
+    ),
+    constant(
+        "gpu.latency_cycles",
+        |it| &mut it.gpu.latency_cycles,
+        0.7,
+        one,
+    ),
     constant("gpu.volts.floor", |it| &mut it.gpu.volts.floor, 0.15, one),
-    constant("gpu.volts.knee_ghz", |it| &mut it.gpu.volts.knee_ghz, 0.4, top_gpu),
-    constant("gpu.volts.exponent", |it| &mut it.gpu.volts.exponent, 0.4, one),
+    constant(
+        "gpu.volts.knee_ghz",
+        |it| &mut it.gpu.volts.knee_ghz,
+        0.4,
+        top_gpu,
+    ),
+    constant(
+        "gpu.volts.exponent",
+        |it| &mut it.gpu.volts.exponent,
+        0.4,
+        one,
+    ),
     constant("gpu.clock_nf", |it| &mut it.gpu.clock_nf, 0.7, gpu_cores),
     constant("gpu.idle_nf", |it| &mut it.gpu.idle_nf, 0.7, gpu_cores),
     constant("gpu.byte_pj", |it| &mut it.gpu.byte_pj, 0.7, one),
     constant("gpu.leak_w", |it| &mut it.gpu.leak_w, 0.7, gpu_cores),
-    constant("memory.latency_ns", |it| &mut it.memory.latency_ns, 0.7, one),
-    constant("memory.latency_cycles", |it| &mut it.memory.latency_cycles, 0.7, one),
-    constant("memory.volts.floor", |it| &mut it.memory.volts.floor, 0.15, one),
-    constant("memory.controller_nf", |it| &mut it.memory.controller_nf, 0.7, bus),
+    constant(
+        "memory.latency_ns",
+        |it| &mut it.memory.latency_ns,
+        0.7,
+        one,
+    ),
+    constant(
+        "memory.latency_cycles",
+        |it| &mut it.memory.latency_cycles,
+        0.7,
+        one,
+    ),
+    constant(
+        "memory.volts.floor",
+        |it| &mut it.memory.volts.floor,
+        0.15,
+        one,
+    ),
+    constant(
+        "memory.controller_nf",
+        |it| &mut it.memory.controller_nf,
+        0.7,
+        bus,
+    ),
     constant("memory.standby_w", |it| &mut it.memory.standby_w, 0.7, bus),
     constant("memory.byte_pj", |it| &mut it.memory.byte_pj, 0.7, one),
 ];
@@ -114,7 +164,8 @@ pub fn with(board: &Board, values: &[f64]) -> Board {
         for volts in volts {
             volts.floor = volts.floor.min(volts.top);
         }
-        let tops = [&board.cpu_khz, &board.gpu_khz].map(|axis| f64::from(axis[axis.len() - 1]) / 1e6);
+        let tops =
+            [&board.cpu_khz, &board.gpu_khz].map(|axis| f64::from(axis[axis.len() - 1]) / 1e6);
         physics.cpu.volts.knee_ghz = physics.cpu.volts.knee_ghz.min(0.95 * tops[0]);
         physics.gpu.volts.knee_ghz = physics.gpu.volts.knee_ghz.min(0.95 * tops[1]);
     }
@@ -124,7 +175,11 @@ pub fn with(board: &Board, values: &[f64]) -> Board {
 /// The board with today's constants times the exponentials of `logs`.
 pub fn moved(board: &Board, logs: &[f64]) -> Board {
     let today = of_board(board);
-    let values: Vec<f64> = today.iter().zip(logs).map(|(it, log)| it * log.exp()).collect();
+    let values: Vec<f64> = today
+        .iter()
+        .zip(logs)
+        .map(|(it, log)| it * log.exp())
+        .collect();
     with(board, &values)
 }
 

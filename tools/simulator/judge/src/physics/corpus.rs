@@ -109,7 +109,10 @@ impl Corpus {
                 power_w: power_mw / 1e3,
             });
         }
-        let fastest = modes.iter().map(|mode| mode.time_s).fold(f64::INFINITY, f64::min);
+        let fastest = modes
+            .iter()
+            .map(|mode| mode.time_s)
+            .fold(f64::INFINITY, f64::min);
         for mode in &mut modes {
             mode.time_s *= FASTEST_S / fastest;
         }
@@ -129,7 +132,8 @@ impl Rows {
         let names: Vec<&str> = header.split(',').map(str::trim).collect();
         let column = |name: &str| {
             let found = names.iter().position(|found| *found == name);
-            found.ok_or_else(|| Wrong::new(1, format!("`{header}`"), format!("the column `{name}`")))
+            found
+                .ok_or_else(|| Wrong::new(1, format!("`{header}`"), format!("the column `{name}`")))
         };
         let [device, workload] = [column("device")?, column("workload")?];
         let [time, power] = [column("time_ms")?, column("power_mw")?];
@@ -150,7 +154,9 @@ impl Rows {
                 false => Err(Wrong::new(
                     line,
                     format!("`{cell}` in `{name}`"),
-                    format!("`{before}` as in the rows before: one board and one workload in a file"),
+                    format!(
+                        "`{before}` as in the rows before: one board and one workload in a file"
+                    ),
                 )),
             };
             match &first {
@@ -177,8 +183,17 @@ impl Rows {
                 let cell = cells[knobs_at[at]];
                 let is_blank = cell.is_empty();
                 if *blank[at].get_or_insert(is_blank) != is_blank {
-                    let found = format!("`{cell}` in `{}`", KNOBS[at]);
-                    return Err(Wrong::new(line, found, "a blank in all rows or in none"));
+                    let what = if is_blank {
+                        "an empty cell".to_owned()
+                    } else {
+                        format!("`{cell}`")
+                    };
+                    let found = format!("{what} in `{}`", KNOBS[at]);
+                    return Err(Wrong::new(
+                        line,
+                        found,
+                        "empty cells in all rows or in none",
+                    ));
                 }
                 if !is_blank {
                     *knob = positive(line, KNOBS[at], cell)? as u32;
@@ -242,7 +257,8 @@ fn fitting_table(name: &str, stated: &[[u32; 4]]) -> Result<Board, BoardError> {
     });
     let lacking = |board: &Board| {
         let axes = board.axes();
-        let lacks = |knobs: &&[u32; 4]| (0..4).any(|at| knobs[at] != 0 && !axes[at].contains(&knobs[at]));
+        let lacks =
+            |knobs: &&[u32; 4]| (0..4).any(|at| knobs[at] != 0 && !axes[at].contains(&knobs[at]));
         stated.iter().filter(lacks).count()
     };
     let boards = std::iter::once(board).chain(alike);

@@ -13,7 +13,7 @@ use crate::random::Random;
 const DEVIATION: f64 = 0.02;
 
 /// Starts of a fit of own parameters: the priors' means, and random ones around them.
-const STARTS: usize = 4;
+const STARTS: usize = 6;
 
 /// Modes of each corpus that a fit of constants sees.
 const MODES_OF_CONSTANTS: usize = 100;

@@ -16,7 +16,9 @@ pub mod solve;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wattgate_board_tables::Board;
+use wattgate_board_tables::{Board, BoardError};
+use wattgate_simulated_board::anchors::{AnchorError, Catalogue, anchors};
+use wattgate_simulated_board::workload::{Workload, WorkloadError};
 
 use crate::parallel::on_all_cores;
 use corpus::Corpus;
@@ -98,11 +100,10 @@ pub struct Comparison<'a> {
 
 /// Compares corpora with the physics.
 pub fn compare(corpora: &[Corpus]) -> Comparison<'_> {
-    // A board's table of another JetPack has the same physics.
-    let physics_of = |board: &Board| board.like.clone().unwrap_or_else(|| board.name.clone());
     let of_board = |name: &str| -> Vec<&Corpus> {
         let all = corpora.iter();
-        all.filter(|corpus| physics_of(&corpus.board) == name).collect()
+        all.filter(|corpus| physics_of(&corpus.board) == name)
+            .collect()
     };
     let mut boards: Vec<String> = corpora.iter().map(|it| physics_of(&it.board)).collect();
     boards.sort();
@@ -132,8 +133,15 @@ pub fn compare(corpora: &[Corpus]) -> Comparison<'_> {
         let others: Vec<Board> = others.into_iter().map(|it| it.board.clone()).collect();
         let on = |from: &Board| constants::with(&corpus.board, &constants::of_board(from));
         jobs.push((corpus, Basis::Today, corpus.board.clone()));
-        jobs.extend(same.first().map(|it| (corpus, Basis::Refitted, on(&it.board))));
-        jobs.extend(without.as_ref().map(|it| (corpus, Basis::WorkloadOut, on(&it.board))));
+        jobs.extend(
+            same.first()
+                .map(|it| (corpus, Basis::Refitted, on(&it.board))),
+        );
+        jobs.extend(
+            without
+                .as_ref()
+                .map(|it| (corpus, Basis::WorkloadOut, on(&it.board))),
+        );
         if !others.is_empty() {
             let board = constants::from_others(&corpus.board, &others);
             jobs.push((corpus, Basis::BoardOut, board));
@@ -161,8 +169,11 @@ fn between<'a>(rows: &[Row<'a>]) -> Vec<Between<'a>> {
             if !is_pair {
                 continue;
             }
-            let by_knobs: BTreeMap<[u32; 4], &Compared> =
-                second.compared.iter().map(|mode| (mode.knobs, mode)).collect();
+            let by_knobs: BTreeMap<[u32; 4], &Compared> = second
+                .compared
+                .iter()
+                .map(|mode| (mode.knobs, mode))
+                .collect();
             let shared = first.compared.iter();
             let shared = shared.filter_map(|mode| Some((mode, *by_knobs.get(&mode.knobs)?)));
             let shared: Vec<(&Compared, &Compared)> = shared.collect();
@@ -170,7 +181,9 @@ fn between<'a>(rows: &[Row<'a>]) -> Vec<Between<'a>> {
                 continue;
             }
             let spread = |figure: fn(&Compared) -> [f64; 2], at: usize| {
-                let logs = shared.iter().map(|(a, b)| (figure(a)[at] / figure(b)[at]).ln());
+                let logs = shared
+                    .iter()
+                    .map(|(a, b)| (figure(a)[at] / figure(b)[at]).ln());
                 let logs: Vec<f64> = logs.collect();
                 let mean = logs.iter().sum::<f64>() / logs.len() as f64;
                 let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
@@ -185,6 +198,35 @@ fn between<'a>(rows: &[Row<'a>]) -> Vec<Between<'a>> {
         }
     }
     all
+}
+
+/// The shipped boards and workloads, but for one board whose constants were refitted.
+struct WithRefitted<'a>(&'a Board);
+
+impl Catalogue for WithRefitted<'_> {
+    fn board(&self, name: &str) -> Result<Board, BoardError> {
+        let shipped = Board::named(name)?;
+        match physics_of(self.0) == physics_of(&shipped) {
+            true => Ok(constants::with(&shipped, &constants::of_board(self.0))),
+            false => Ok(shipped),
+        }
+    }
+
+    fn workload(&self, name: &str) -> Result<Workload, WorkloadError> {
+        Workload::named(name)
+    }
+}
+
+/// The published measurements that a board with refitted constants misses, and their number.
+pub fn anchors_missed(refitted: &Refitted) -> Result<[usize; 2], AnchorError> {
+    let anchors = anchors(&WithRefitted(&refitted.board))?;
+    let missed = anchors.iter().filter(|anchor| !anchor.held()).count();
+    Ok([missed, anchors.len()])
+}
+
+/// The board whose file has the physics: a board's table of another JetPack has the same.
+fn physics_of(board: &Board) -> String {
+    board.like.clone().unwrap_or_else(|| board.name.clone())
 }
 
 /// Runs jobs that cannot fail.

@@ -1,7 +1,7 @@
 //! The parameters that each workload has of its own, and the time and power that the physics makes of them.
 //!
-//! They are shares of the fastest measured time: how long each part of the work would take alone with all clocks at their maximum.
-//! The power of a corpus has a factor and an offset besides, since its rails may be incomplete and its watts relative.
+//! Times are shares of the fastest measured time: how long each part of the work would take alone with all clocks at their highest
+//! values. How much each part of the board switches is the workload's as well, and a corpus may have relative watts or lack a rail.
 
 use wattgate_board_tables::Board;
 use wattgate_simulated_board::pipeline::{Clocks, Luck, Pipeline};
@@ -13,11 +13,17 @@ use wattgate_simulated_board::workload::{Host, Kernels, Loader, Reading, Workloa
 use super::corpus::FASTEST_S;
 use super::solve::Prior;
 
-/// The number of parameters. The last one is the offset of the power in W; of all others the physics takes the exponential.
-pub const PARAMETERS: usize = 13;
+/// The number of parameters.
+pub const PARAMETERS: usize = 15;
 
-/// Index of the offset.
-const OFFSET: usize = PARAMETERS - 1;
+// Indices of parameters; those before are times.
+const EFFICIENCY: usize = 9;
+const TAKEN: usize = 10;
+const CPU_POWER: usize = 11;
+const GPU_POWER: usize = 12;
+const MEMORY_POWER: usize = 13;
+/// The offset of the power in W. Of all other parameters the physics takes the exponential.
+const OFFSET: usize = 14;
 
 /// The parameters: their names, their value before the fit, and its deviation, of the logarithm but for the offset. A factor of e is
 /// one deviation or less, so that measured modes outweigh it where they tell anything.
@@ -33,8 +39,12 @@ pub const OWN: [(&str, f64, f64); PARAMETERS] = [
     ("loader: cache misses", 0.02, 1.5),
     // Share of the peak: says how many operations the same time has, and with them their energy.
     ("GPU's efficiency", 0.3, 0.7),
+    // The profiler's own thread, the interpreter and the system, on the core of the main process.
     ("cycles that others take, MHz", 15.0, 1.0),
-    ("factor on the power", 1.0, 0.3),
+    // Work of one kind switches more than that of another. In a relative corpus the scale of its watts is in all three.
+    ("factor on the power of the CPU", 1.0, 0.5),
+    ("factor on the power of the GPU", 1.0, 0.5),
+    ("factor on the power of the memory", 1.0, 0.5),
     ("offset of the power, W", 0.0, 1.0),
 ];
 
@@ -71,7 +81,7 @@ pub fn workload(board: &Board, own: &[f64]) -> Workload {
     let bytes_hz = 1e9 * memory.bytes_per_cycle * top.emc_ghz * memory.efficiency;
     let work_hz = 1e9 * top.cpu_ghz * physics.cpu.work_per_cycle;
     let miss_s = 1e-9 * (memory.latency_ns + memory.latency_cycles / top.emc_ghz);
-    let efficiency = own[9].exp().min(1.0);
+    let efficiency = own[EFFICIENCY].exp().min(1.0);
     let kernels = FASTEST_S / KERNEL_S;
     let misses = |at: usize| s(at) / miss_s;
     let group = |share: f64, compute_s: f64, move_s: f64| Kernels {
@@ -114,7 +124,7 @@ pub fn workload(board: &Board, own: &[f64]) -> Workload {
 
 /// Time in s and power in W of a workload.
 pub fn simulated(board: &Board, workload: &Workload, own: &[f64], clocks: &Clocks) -> [f64; 2] {
-    let taken_ghz = 1e-3 * own[OFFSET - 2].exp();
+    let taken_ghz = 1e-3 * own[TAKEN].exp();
     let left = Clocks {
         cpu_ghz: (clocks.cpu_ghz - taken_ghz).max(LEAST_LEFT * clocks.cpu_ghz),
         ..*clocks
@@ -122,6 +132,11 @@ pub fn simulated(board: &Board, workload: &Workload, own: &[f64], clocks: &Clock
     let step = Pipeline::new(board, workload, left).step(None, &Luck::NONE);
     let activity = Activity::from_step(&step, clocks.cores);
     let (watts, _) = settled(board, &Unit::NOMINAL, clocks, &activity);
-    let power = own[OFFSET - 1].exp() * watts.total() + own[OFFSET];
+    let [cpu, gpu, memory] = [CPU_POWER, GPU_POWER, MEMORY_POWER].map(|at| own[at].exp());
+    let power = cpu * watts.cpu
+        + gpu * watts.gpu
+        + memory * (watts.soc + watts.dram)
+        + watts.system
+        + own[OFFSET];
     [step.period, power.max(0.05)]
 }

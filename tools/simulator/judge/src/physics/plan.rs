@@ -4,7 +4,7 @@ use super::corpus::Mode;
 use crate::random::Random;
 
 /// Chooses modes that cover the grid: each next one is the farthest from those chosen, in logarithms of the clocks. That takes the
-/// corners first, then the middle. The seed weighs the knobs, and so chooses between equals. Returns indices.
+/// highest and the lowest mode, then ends and middle of each knob. The seed weighs the knobs, and so gives other plans. Returns indices.
 pub fn planned(modes: &[Mode], count: usize, seed: u64) -> Vec<usize> {
     let mut random = Random(seed);
     let weights: [f64; 4] = std::array::from_fn(|_| random.between(0.7, 1.3));
@@ -24,9 +24,8 @@ pub fn planned(modes: &[Mode], count: usize, seed: u64) -> Vec<usize> {
         })
     };
     let places: Vec<[f64; 4]> = places.iter().map(scaled).collect();
-    let distance = |a: &[f64; 4], b: &[f64; 4]| {
-        a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>()
-    };
+    let distance =
+        |a: &[f64; 4], b: &[f64; 4]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
     let far = |values: &[f64]| {
         let best = values.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
         best.map_or(0, |(at, _)| at)

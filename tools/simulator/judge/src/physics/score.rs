@@ -129,8 +129,9 @@ impl Misses {
         let measured: Vec<[f64; 2]> = others.iter().map(|mode| mode.measured).collect();
         let measured_front = front(&measured);
         let neighbours = measured_front.windows(2);
-        let neighbours: Vec<(&Compared, &Compared)> =
-            neighbours.map(|two| (others[two[0]], others[two[1]])).collect();
+        let neighbours: Vec<(&Compared, &Compared)> = neighbours
+            .map(|two| (others[two[0]], others[two[1]]))
+            .collect();
         for at in 0..2 {
             let signed = others.iter().map(|mode| error(at, mode));
             misses.modes[at] = signed.map(|log| 100.0 * (log.exp() - 1.0).abs()).collect();

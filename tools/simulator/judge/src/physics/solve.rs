@@ -58,7 +58,10 @@ pub fn least_squares(
             let step = damped.cholesky().map(|factors| factors.solve(gradient));
             let tried = step.map(|step| {
                 // A step stays where the derivatives tell something.
-                let far = step.iter().zip(priors).map(|(step, prior)| step.abs() / prior.sd);
+                let far = step
+                    .iter()
+                    .zip(priors)
+                    .map(|(step, prior)| step.abs() / prior.sd);
                 let part = 1.0 / far.fold(1.0, f64::max);
                 let moved = values.iter().zip(&step);
                 let tried: Vec<f64> = moved.map(|(value, step)| value - part * step).collect();
@@ -141,7 +144,11 @@ fn deviations(matrix: DMatrix<f64>) -> Vec<f64> {
     match matrix.cholesky() {
         Some(factors) => {
             let inverse = factors.inverse();
-            inverse.diagonal().iter().map(|variance| variance.sqrt()).collect()
+            inverse
+                .diagonal()
+                .iter()
+                .map(|variance| variance.sqrt())
+                .collect()
         }
         None => vec![f64::INFINITY; count],
     }

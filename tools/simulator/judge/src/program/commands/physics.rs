@@ -10,12 +10,12 @@ use lexopt::{Arg, Parser, ValueExt};
 use crate::failure::Failure;
 use crate::help::{boards, paragraphs};
 use crate::output::print;
+use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
 use wattgate_judge::physics::constants::{CONSTANTS, of_board};
 use wattgate_judge::physics::corpus::Corpus;
 use wattgate_judge::physics::score::Errors;
-use wattgate_judge::physics::{Basis, Comparison, compare};
-use wattgate_board_tables::Board;
+use wattgate_judge::physics::{Basis, Comparison, anchors_missed, compare};
 
 const USAGE: &str = "\
 Hold the simulator's physics against measured corpora
@@ -28,17 +28,18 @@ Options:
   -h, --help       Print this
 
 A corpus has time and power of at least 20 modes of one workload on one board. The demand of the workload on loader,
-main process, GPU and memory, and a factor and an offset of its power, are fitted to 15 of its modes, which cover the
-grid; all others are scored. This is done with five plans of 15 modes, and the figures are over all of them.
+main process, GPU and memory, how much each of them switches, and an offset of the power are fitted to 15 of its
+modes, which cover the grid; all others are scored. The figures are over five plans of 15 modes.
 
 The board's constants are today's, or refitted to all corpora of the board, to those of its other workloads
 (`workload left out`), or to those of the other boards, scaled by the number of GPU cores, the width of the memory and
 the highest clocks (`board left out`). Each time the own parameters of a workload are fitted to its 15 modes alone.
 
-Tables: errors of time and power in %, median / 90 % / worst; errors of the ratio between two random modes, and between
-neighbours on the measured front; how much slower the mode that the physics chooses under a limit is than the fastest
-one that draws no more, and how far it is over the limit. Then what each knob does for each doubling of it, and the
-constants with the deviation that the corpora leave.
+Tables: the median errors of all corpora; errors of time and power in %, median / 90 % / worst; errors of the ratio
+between two random modes, and, as medians, between neighbours on the measured front; how much slower the mode that the
+physics chooses under a limit is than the fastest one that draws no more, and how far it is over the limit. Then by how
+much two workloads differ in what the modes do to them, what each knob does for each doubling of it, and the constants
+with the deviation that the corpora leave.
 ";
 
 /// The text of the help.
@@ -64,11 +65,13 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     if paths.is_empty() {
         return Err(Failure::Missing("CORPUS.csv"));
     }
-    let corpora = paths.iter().map(|path| Corpus::read(path, board.as_deref()));
+    let corpora = paths
+        .iter()
+        .map(|path| Corpus::read(path, board.as_deref()));
     let corpora = corpora.collect::<Result<Vec<_>, _>>()?;
     let file = page.as_deref().map(AtomicFile::create).transpose()?;
     let comparison = compare(&corpora);
-    let text = text(&comparison);
+    let text = text(&comparison)?;
     if let Some(file) = file {
         let page = page::page(&comparison, &text).map_err(|why| Failure::Plot(why.to_string()))?;
         file.commit(page.as_bytes())?;
@@ -76,14 +79,24 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     print(&text)
 }
 
-fn text(comparison: &Comparison<'_>) -> String {
+fn text(comparison: &Comparison<'_>) -> Result<String, Failure> {
     let mut text = String::from("measured corpora beside the simulated physics; errors in %\n\n");
     summary(&mut text, comparison);
     errors(&mut text, comparison);
     between(&mut text, comparison);
     effects(&mut text, comparison);
     constants(&mut text, comparison);
-    text
+    for refitted in &comparison.refitted {
+        let [missed, all] = anchors_missed(refitted)?;
+        let board = &refitted.board;
+        writeln!(
+            text,
+            "\nwith the refitted constants of {}, {missed} of the {all} published measurements of `anchors` are missed",
+            board.like.as_deref().unwrap_or(&board.name)
+        )
+        .expect("text");
+    }
+    Ok(text)
 }
 
 /// Of the median errors of all corpora the median and the highest.
@@ -119,7 +132,10 @@ fn summary(text: &mut String, comparison: &Comparison<'_>) {
 
 /// Median, 90 % and worst.
 fn three(errors: Errors) -> String {
-    format!("{:.1} / {:.1} / {:.0}", errors.median, errors.p90, errors.worst)
+    format!(
+        "{:.1} / {:.1} / {:.0}",
+        errors.median, errors.p90, errors.worst
+    )
 }
 
 fn errors(text: &mut String, comparison: &Comparison<'_>) {
@@ -172,7 +188,11 @@ fn effects(text: &mut String, comparison: &Comparison<'_>) {
     *text += "\n| corpus | knob doubled | constants | time: measured / simulated | power: measured / simulated | off: time / power |\n";
     *text += "|---|---|---|---|---|---|\n";
     let shown = [Basis::Today, Basis::Refitted];
-    for row in comparison.rows.iter().filter(|row| shown.contains(&row.basis)) {
+    for row in comparison
+        .rows
+        .iter()
+        .filter(|row| shown.contains(&row.basis))
+    {
         for (knob, effect) in KNOBS.iter().zip(&row.effects) {
             let Some(effect) = effect else {
                 continue;
@@ -209,7 +229,11 @@ fn constants(text: &mut String, comparison: &Comparison<'_>) {
                 "| {name} | {} | {today:.3} | {now:.3} | {:.0} | {} |",
                 constant.name,
                 100.0 * (sd.exp() - 1.0),
-                if *sd < constant.sd() / 2.0 { "yes" } else { "no" },
+                if *sd < constant.sd() / 2.0 {
+                    "yes"
+                } else {
+                    "no"
+                },
             )
             .expect("text");
         }

@@ -105,7 +105,9 @@ fn over_knob(rows: &[&Row<'_>], knob: usize, at: usize, title: &str) -> Result<S
     for mode in first {
         *lines.entry(others(mode)).or_default() += 1;
     }
-    let most = lines.iter().max_by_key(|(others, count)| (**count, **others));
+    let most = lines
+        .iter()
+        .max_by_key(|(others, count)| (**count, **others));
     let Some((others_of_most, _)) = most else {
         return Ok(String::new());
     };
@@ -120,13 +122,19 @@ fn over_knob(rows: &[&Row<'_>], knob: usize, at: usize, title: &str) -> Result<S
         if number == 0 {
             drawn.push(Line {
                 label: "measured".to_owned(),
-                points: modes.iter().map(|it| (x(it), unit(it.measured[at]))).collect(),
+                points: modes
+                    .iter()
+                    .map(|it| (x(it), unit(it.measured[at])))
+                    .collect(),
             });
         }
         if row.basis != Basis::WorkloadOut {
             drawn.push(Line {
                 label: row.basis.name().to_owned(),
-                points: modes.iter().map(|it| (x(it), unit(it.simulated[at]))).collect(),
+                points: modes
+                    .iter()
+                    .map(|it| (x(it), unit(it.simulated[at])))
+                    .collect(),
             });
         }
     }
@@ -155,7 +163,10 @@ fn fronts(rows: &[&Row<'_>]) -> Result<String, Failed> {
         let points: Vec<[f64; 2]> = modes.iter().map(figures).collect();
         Line {
             label: label.to_owned(),
-            points: front(&points).into_iter().map(|at| point(&modes[at])).collect(),
+            points: front(&points)
+                .into_iter()
+                .map(|at| point(&modes[at]))
+                .collect(),
         }
     };
     let mut drawn = Vec::new();
