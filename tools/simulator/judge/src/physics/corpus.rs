@@ -1,10 +1,10 @@
 //! A measured corpus: the modes of one workload on one board, with time and power.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use wattgate_board_tables::{Board, BoardError, names};
+use wattgate_board_tables::{self as tables, Board, BoardError};
 use wattgate_simulated_board::csv::{CsvError, Wrong, cells, lines, number, read};
 use wattgate_simulated_board::pipeline::Clocks;
 
@@ -165,7 +165,7 @@ impl Rows {
                     same("workload", cells[workload], workload_before)?;
                 }
                 None => {
-                    let is_known = names_of_boards().contains(cells[device]);
+                    let is_known = tables::names().contains(&cells[device]);
                     if !is_known && !has_board {
                         let found = format!("`{}` in `device`", cells[device]);
                         let expected = "a board of `wattgate-simulator corpus --help`; --board names it otherwise";
@@ -210,10 +210,6 @@ impl Rows {
     }
 }
 
-fn names_of_boards() -> BTreeSet<&'static str> {
-    names().into_iter().collect()
-}
-
 fn positive(line: usize, column: &str, cell: &str) -> Result<f64, Wrong> {
     let value = number(line, column, cell, MOST)?;
     match value > 0.0 {
@@ -251,7 +247,7 @@ fn driven(axis: &[u32], asked: u32) -> u32 {
 /// The board of this name, or that with the same physics whose table of another JetPack has more of the clocks.
 fn fitting_table(name: &str, stated: &[[u32; 4]]) -> Result<Board, BoardError> {
     let board = Board::named(name)?;
-    let alike = names().into_iter().filter_map(|other| {
+    let alike = tables::names().into_iter().filter_map(|other| {
         let other = Board::named(other).ok()?;
         (other.like.as_deref() == Some(name)).then_some(other)
     });

@@ -109,16 +109,13 @@ pub fn compare(corpora: &[Corpus]) -> Comparison<'_> {
     boards.sort();
     boards.dedup();
     // Corpora whose constants are fitted together: all of a board, then without each of them.
-    let mut groups: Vec<(String, Vec<&Corpus>)> = Vec::new();
-    for board in &boards {
-        groups.push((board.clone(), of_board(board)));
-    }
+    let mut groups: Vec<Vec<&Corpus>> = boards.iter().map(|board| of_board(board)).collect();
     for corpus in corpora {
         let mut others = of_board(&physics_of(&corpus.board));
         others.retain(|other| !std::ptr::eq(*other, corpus));
-        groups.push((corpus.name.clone(), others));
+        groups.push(others);
     }
-    let fitted = run(&groups, |(_, group)| {
+    let fitted = run(&groups, |group| {
         let first = group.first()?;
         Some(fit::constants(&first.board, group))
     });

@@ -63,7 +63,7 @@ impl Errors {
     }
 }
 
-/// What a limit costs that chooses by the physics.
+/// What the choice by the physics under a limit costs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice {
     /// Time over the least of all measured modes that draw no more than the chosen one, less 1, in percent.
@@ -209,7 +209,8 @@ pub fn effect(all: &[Compared], knob: usize) -> Option<Effect> {
         others[knob] = 0;
         lines.entry(others).or_default().push(mode);
     }
-    let mut sums = [[0.0; 2]; 3];
+    // Of time and power: measured, simulated, error.
+    let mut sums = [[0.0; 3]; 2];
     let mut count = 0.0;
     for line in lines.values() {
         let low = line.iter().min_by_key(|mode| mode.knobs[knob])?;
@@ -219,18 +220,18 @@ pub fn effect(all: &[Compared], knob: usize) -> Option<Effect> {
             continue;
         }
         count += 1.0;
-        for at in 0..2 {
+        for (at, sums) in sums.iter_mut().enumerate() {
             let measured = (high.measured[at] / low.measured[at]).ln();
             let simulated = (high.simulated[at] / low.simulated[at]).ln();
-            sums[0][at] += measured / span.log2();
-            sums[1][at] += simulated / span.log2();
-            sums[2][at] += percent(simulated - measured);
+            sums[0] += measured / span.log2();
+            sums[1] += simulated / span.log2();
+            sums[2] += percent(simulated - measured);
         }
     }
-    let change = |sums: [f64; 2]| sums.map(|sum| 100.0 * ((sum / count).exp() - 1.0));
+    let change = |which: usize| sums.map(|sums| 100.0 * ((sums[which] / count).exp() - 1.0));
     (count > 0.0).then(|| Effect {
-        measured: change(sums[0]),
-        simulated: change(sums[1]),
-        error: sums[2].map(|sum| sum / count),
+        measured: change(0),
+        simulated: change(1),
+        error: sums.map(|sums| sums[2] / count),
     })
 }

@@ -31,7 +31,7 @@ A corpus has time and power of at least 20 modes of one workload on one board. T
 main process, GPU and memory, how much each of them switches, and an offset of the power are fitted to 15 of its
 modes, which cover the grid; all others are scored. The figures are over five plans of 15 modes.
 
-The board's constants are today's, or refitted to all corpora of the board, to those of its other workloads
+The board's constants are today's, or refitted to 100 modes of all corpora of the board, to those of its other workloads
 (`workload left out`), or to those of the other boards, scaled by the number of GPU cores, the width of the memory and
 the highest clocks (`board left out`). Each time the own parameters of a workload are fitted to its 15 modes alone.
 

@@ -16,6 +16,13 @@ const MOST_ERROR: f64 = 30.0;
 /// Time and power, as charts name them.
 const QUANTITIES: [&str; 2] = ["time", "power"];
 
+/// Speed in % of the fastest measured mode, and power in W.
+const SHOWN: [&str; 2] = ["speed, %", "power, W"];
+
+fn shown(figures: [f64; 2]) -> [f64; 2] {
+    [100.0 * FASTEST_S / figures[0], figures[1]]
+}
+
 /// Draws the page.
 pub fn page(comparison: &Comparison<'_>, text: &str) -> Result<String, Failed> {
     let mut sections = String::new();
@@ -34,7 +41,7 @@ pub fn page(comparison: &Comparison<'_>, text: &str) -> Result<String, Failed> {
         }
         for (knob, name) in KNOBS.into_iter().enumerate() {
             let is_varied = rows.iter().any(|row| row.effects[knob].is_some());
-            for (at, quantity) in QUANTITIES.into_iter().enumerate().filter(|_| is_varied) {
+            for (at, quantity) in SHOWN.into_iter().enumerate().filter(|_| is_varied) {
                 sections += &over_knob(&rows, knob, at, &format!("{quantity} over {name}"))?;
             }
         }
@@ -52,7 +59,7 @@ pre {{ overflow-x: auto; font-size: 12px }}
 </style>
 <h1>Physics and measurement</h1>
 <p>Measured corpora beside the simulated physics, whose workloads are fitted to 15 modes. Errors are those of the other modes. Over a
-clock, all other knobs are at their highest values. Times are in multiples of the fastest mode. A front has the modes that no other
+clock, all other knobs are at their highest values. Speed is that of the fastest mode = 100 %. A front has the modes that no other
 one beats in time and power; those of the simulated front are drawn where they were measured.</p>
 {sections}<h2>Tables</h2>
 <pre>{text}</pre>
@@ -86,12 +93,14 @@ fn distribution(rows: &[&Row<'_>], at: usize, title: &str) -> Result<String, Fai
         has_circles: false,
         legend: SeriesLabelPosition::LowerRight,
     };
-    chart.draw(&rows.iter().map(line).collect::<Vec<_>>())
+    // The other charts have the measurement first, so that each basis has one colour.
+    let mut ordered = rows.to_vec();
+    ordered.sort_by_key(|row| row.basis != Basis::WorkloadOut);
+    chart.draw(&ordered.iter().map(line).collect::<Vec<_>>())
 }
 
 /// Time or power over one knob, all others at their highest values.
 fn over_knob(rows: &[&Row<'_>], knob: usize, at: usize, title: &str) -> Result<String, Failed> {
-    let unit = |value: f64| if at == 0 { value / FASTEST_S } else { value };
     let scale = if knob == 0 { 1.0 } else { 1e3 };
     let x = |mode: &Compared| f64::from(mode.knobs[knob]) / scale;
     // The others of most modes, of those the highest.
@@ -124,7 +133,7 @@ fn over_knob(rows: &[&Row<'_>], knob: usize, at: usize, title: &str) -> Result<S
                 label: "measured".to_owned(),
                 points: modes
                     .iter()
-                    .map(|it| (x(it), unit(it.measured[at])))
+                    .map(|it| (x(it), shown(it.measured)[at]))
                     .collect(),
             });
         }
@@ -133,32 +142,31 @@ fn over_knob(rows: &[&Row<'_>], knob: usize, at: usize, title: &str) -> Result<S
                 label: row.basis.name().to_owned(),
                 points: modes
                     .iter()
-                    .map(|it| (x(it), unit(it.simulated[at])))
+                    .map(|it| (x(it), shown(it.simulated)[at]))
                     .collect(),
             });
         }
     }
     let all = || drawn.iter().flat_map(|line| &line.points);
     let chart = Chart {
-        title: &format!("{title}{}", if at == 0 { "" } else { ", W" }),
+        title,
         size: SIZE,
         x: 0.0..1.05 * all().map(|(x, _)| *x).fold(0.0, f64::max),
         y: 0.0..1.1 * all().map(|(_, y)| *y).fold(0.0, f64::max),
         x_name: if knob == 0 { "cores" } else { "MHz" },
         dashed: None,
         has_circles: true,
-        legend: if at == 0 {
-            SeriesLabelPosition::UpperRight
-        } else {
-            SeriesLabelPosition::LowerRight
-        },
+        legend: SeriesLabelPosition::LowerRight,
     };
     chart.draw(&drawn)
 }
 
 /// The measured front, and the modes of the simulated fronts where they were measured.
 fn fronts(rows: &[&Row<'_>]) -> Result<String, Failed> {
-    let point = |mode: &Compared| (mode.measured[1], mode.measured[0] / FASTEST_S);
+    let point = |mode: &Compared| {
+        let [speed, power] = shown(mode.measured);
+        (power, speed)
+    };
     let line = |label: &str, modes: &[Compared], figures: fn(&Compared) -> [f64; 2]| {
         let points: Vec<[f64; 2]> = modes.iter().map(figures).collect();
         Line {
@@ -181,14 +189,14 @@ fn fronts(rows: &[&Row<'_>]) -> Result<String, Failed> {
     }
     let all = || drawn.iter().flat_map(|line| &line.points);
     let chart = Chart {
-        title: "fronts: time over power",
+        title: "fronts: speed, %, over power",
         size: SIZE,
         x: 0.0..1.05 * all().map(|(x, _)| *x).fold(0.0, f64::max),
         y: 0.0..1.1 * all().map(|(_, y)| *y).fold(0.0, f64::max),
         x_name: "W",
         dashed: None,
         has_circles: false,
-        legend: SeriesLabelPosition::UpperRight,
+        legend: SeriesLabelPosition::LowerRight,
     };
     chart.draw(&drawn)
 }
