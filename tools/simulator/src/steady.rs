@@ -3,7 +3,7 @@
 
 use crate::heat::Heat;
 use crate::pipeline::{Clocks, Luck, Pipeline, Step};
-use crate::power::{Activity, Watts, watts};
+use crate::power::{Activity, Draw, Watts, leakage};
 use crate::unit::Unit;
 use crate::workload::Workload;
 use wattgate_board_tables::Board;
@@ -54,10 +54,11 @@ pub fn idle(board: &Board, unit: &Unit, dvfs: bool) -> Watts {
 /// Returns both; the temperature is in °C.
 pub fn settled(board: &Board, unit: &Unit, clocks: &Clocks, activity: &Activity) -> (Watts, f64) {
     let thermal = &board.physics().thermal;
+    let draw = Draw::new(board, unit, clocks, activity);
     let mut die_c = AMBIENT_C;
     let mut drawn = Watts::default();
     for _ in 0..20 {
-        drawn = watts(board, unit, clocks, activity, die_c);
+        drawn = draw.at(leakage(unit, die_c));
         die_c = Heat::settled(thermal, drawn.total(), AMBIENT_C, 1.0).die_c;
     }
     (drawn, die_c)

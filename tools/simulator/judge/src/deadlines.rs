@@ -32,6 +32,7 @@ use crate::fleet::{boot, unbeaten};
 use crate::judge::{JudgeError, Subject, TrueMode};
 use crate::models::{BOARDS, ORIN_AGX, WORKLOAD, XAVIER_AGX, path};
 use crate::parallel::on_all_cores;
+use crate::random::Random;
 use crate::recorded::{Note, RecordedTree};
 use crate::replay::ReplayError;
 use crate::replay::warmth::Fan;
@@ -86,27 +87,6 @@ pub fn cases(
 ) -> Result<Vec<Case>, JudgeError> {
     let seeds: Vec<u64> = (0..count).map(|n| first_seed.wrapping_add(n)).collect();
     on_all_cores(&seeds, |seed| case(weights, workload, *seed))
-}
-
-/// Random numbers (SplitMix64, Steele et al. 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[(self.next() % all.len() as u64) as usize]
-    }
-
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        least + (most - least) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }
 
 /// The time of the board and the date.

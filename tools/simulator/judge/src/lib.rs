@@ -11,6 +11,7 @@
 //! | the boards that have a model | [`models`] |
 //! | median and worst over seeds | `spread`: [`Spread`] |
 //! | jobs on all cores | `parallel` |
+//! | random numbers | `random` |
 //! | a simulated board, with its true energy at every tick | [`recorded`] |
 //! | how each holder works: the daemon's control and its peers | [`holders`] |
 //! | limits that step, faults, restarts, in simulated and in real time | [`scenario`] |
@@ -20,6 +21,7 @@
 //! | random deadlines | [`deadlines`] |
 //! | pinned and capped clocks | [`capped`] |
 //! | recorded power over time beside the loads | [`dynamics`] |
+//! | the physics beside measured corpora | [`physics`] |
 //!
 //! A *holder* keeps the board under the limit: the daemon `wattgated`, or one of its peers. The
 //! command line calls it a governor. The limit applies to the true power averaged over
@@ -37,6 +39,8 @@ pub mod holders;
 pub mod judge;
 pub mod models;
 pub mod parallel;
+pub mod physics;
+mod random;
 pub mod recorded;
 pub mod replay;
 pub mod scenario;

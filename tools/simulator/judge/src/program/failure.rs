@@ -12,6 +12,7 @@ use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::ShardError;
 use wattgate_judge::dynamics::comparison::DynamicsError;
 use wattgate_judge::judge::JudgeError;
+use wattgate_judge::physics::corpus::CorpusError;
 use wattgate_judge::replay::ReplayError;
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_simulated_board::anchors::AnchorError;
@@ -90,6 +91,8 @@ pub enum Failure {
     Judge(JudgeError),
     #[error("{0}")]
     NoSpan(DynamicsError),
+    #[error("{0}")]
+    Corpus(CorpusError),
     #[error("{program}: cannot be run: {why}; name it with --trainer")]
     NoTrainer { program: String, why: io::Error },
     #[error("cannot plot: {0}")]
@@ -129,6 +132,15 @@ impl From<DynamicsError> for Failure {
             DynamicsError::Trace(error) => Self::Csv(error),
             DynamicsError::Simulator(error) => Self::Replay(error),
             error @ DynamicsError::NoSpan { .. } => Self::NoSpan(error),
+        }
+    }
+}
+
+impl From<CorpusError> for Failure {
+    fn from(error: CorpusError) -> Self {
+        match error {
+            CorpusError::Csv(error) => Self::Csv(error),
+            error => Self::Corpus(error),
         }
     }
 }
@@ -180,6 +192,7 @@ impl Failed for Failure {
             )
             | Self::Judge(_)
             | Self::NoSpan(_)
+            | Self::Corpus(_)
             | Self::Trainer(_)
             | Self::Anchors(_) => exit::INPUT,
             Self::Workload(WorkloadError::Io { .. })

@@ -20,7 +20,7 @@ use wattgate_cli::shard::Jobs;
 
 use commands::{
     anchors, board, clocks, corpus, deadlines, dynamics, judge, kernels, load, loads, merge,
-    replay, scenarios, units, workload,
+    physics, replay, scenarios, units, workload,
 };
 use failure::Failure;
 
@@ -38,6 +38,7 @@ const COMMANDS: &[Command<Run>] = &[
     Command::new("kernels", kernels::help, Run::Whole(kernels::run)),
     Command::new("judge", judge::help, Run::Whole(judge::run)),
     Command::new("anchors", anchors::help, Run::Whole(anchors::run)),
+    Command::new("physics", physics::help, Run::Whole(physics::run)),
     Command::new("load", load::help, Run::Whole(load::run)),
     Command::new("replay", replay::help, Run::Whole(replay::run)),
     Command::new("loads", loads::help, Run::Sharded(loads::run)),

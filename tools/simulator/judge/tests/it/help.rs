@@ -20,6 +20,7 @@ fn every_help_text_is_the_golden_one() {
         "kernels",
         "judge",
         "anchors",
+        "physics",
         "load",
         "replay",
         "loads",

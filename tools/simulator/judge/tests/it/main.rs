@@ -16,6 +16,7 @@ mod help;
 mod judge;
 mod loads;
 mod messages;
+mod physics;
 mod process;
 mod replay;
 mod running;

@@ -11,6 +11,7 @@ pub mod kernels;
 pub mod load;
 pub mod loads;
 pub mod merge;
+pub mod physics;
 pub mod replay;
 pub mod scenarios;
 pub mod units;
