@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_cli::arguments::Told;
+use wattgate_cli::arguments::{Given, Told};
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::program::{Does, Program};
 use wattgate_runtime::Region;
@@ -66,7 +66,7 @@ enum Failure {
         value: String,
         expected: &'static str,
     },
-    #[error("{0} bounds are missed")]
+    #[error("{0} bounds are missed and marked above; run it on a machine that does nothing else")]
     Bounds(usize),
     #[error("{0}")]
     Peer(#[from] PeerError),
@@ -128,7 +128,9 @@ enum Output {
 fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
     let (mut grid, mut shape, mut peer) = (None, None, None);
     let (mut output, mut rounds) = (Output::Table, 100);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Long("json") => output = Output::Json,
             Arg::Long("bounds") => output = Output::Bounds,
@@ -182,7 +184,7 @@ fn grid_of(value: String) -> Result<BoardGrid, Failure> {
     grid.ok_or(Failure::Value {
         option: "--modes",
         value,
-        expected: "1800, 18096, or 29232",
+        expected: "1800, 18096 or 29232",
     })
 }
 
@@ -192,7 +194,7 @@ fn shape_of(value: String) -> Result<Shape, Failure> {
     shape.ok_or(Failure::Value {
         option: "--shape",
         value,
-        expected: "16, 32, 8-8, 16-16, or 256-128-64",
+        expected: "16, 32, 8-8, 16-16 or 256-128-64",
     })
 }
 

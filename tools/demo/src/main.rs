@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::{Arg, Parser};
 use thiserror::Error;
-use wattgate_cli::arguments::{Told, number};
+use wattgate_cli::arguments::{Given, Told, number};
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::program::{Does, Program};
 use wattgate_demo::{DemoError, Series, Story, make};
@@ -94,7 +94,9 @@ fn help() -> String {
 
 fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut output, mut seed, mut json) = (PathBuf::from("demo-report"), 1, false);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Short('o') | Arg::Long("output") => output = arguments.value()?.into(),
             Arg::Long("seed") => seed = number(&mut arguments, "--seed")?,

@@ -77,7 +77,7 @@ pub enum PlannerError {
     CannotFit,
     /// An answer is not one of the protocol.
     #[error(
-        "the planner `{command}` answers `{line}`: {why}; expected a planner of this release of wattgate"
+        "the planner `{command}` answers `{line}`: {why}; install the wattgate-trainer of this release of wattgate, or correct --planner"
     )]
     Defect {
         command: String,

@@ -69,7 +69,7 @@ pub struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
     /// Samples in a minibatch, for a corpus of several sizes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>(1, u32::MAX.into()))]
     minibatch: Option<u32>,
 }
 
@@ -93,7 +93,7 @@ pub struct TrainingArguments {
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]
     pub sampling: SamplingArgument,
     /// Seed of the sampling and the training
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     pub seed: u64,
     /// Widths of the hidden layers of the exported network
     #[arg(long, value_name = "WIDTHS", value_enum, default_value = "32")]

@@ -256,7 +256,7 @@ pub enum NoBoard {
     Unknown { text: String },
     /// A known board whose clocks nobody has published.
     #[error(
-        "--board: the clocks of `{name}` are not known: UNKNOWN is {}; name them with --axes, or name a file of the board",
+        "--board: the clocks of `{name}` are not known, because these are not published of it: {}; name them with --axes, or name a file of the board",
         what.join(", ")
     )]
     NoTable { name: String, what: Vec<String> },

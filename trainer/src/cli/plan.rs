@@ -98,7 +98,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "descending")]
     order: OrderArgument,
     /// Seed of the random candidates
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// A corpus to write, with rows to fill in: a new file, or CORPUS
     #[arg(short, long, value_name = "FILE")]

@@ -131,9 +131,9 @@ enum Failure {
     Samples(#[from] SampleError),
     #[error("--samples has {found} numbers for {corpora} corpora; name one for each")]
     SamplesOfEach { corpora: usize, found: usize },
-    #[error("{}: --samples needs the column `minibatch`", path.display())]
+    #[error("{}: --samples needs the column `minibatch`; add it, or leave --samples out", path.display())]
     NoMinibatch { path: PathBuf },
-    #[error("{}: not a file of `characterize modes`: {why}", path.display())]
+    #[error("{}: not a file of `characterize modes`: {why}; name one that it wrote", path.display())]
     Stored {
         path: PathBuf,
         why: serde_json::Error,

@@ -97,8 +97,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let board = board.ok_or(Failure::Missing("--board"))?;
-    let workload = workload.ok_or(Failure::Missing("--workload"))?;
+    let board = board.ok_or(Failure::Missing("--board, such as --board orin-agx-64"))?;
+    let workload = workload.ok_or(Failure::Missing("--workload, such as --workload resnet18"))?;
     evidence.part = from.map(|from| (from, until));
     let (measured, trace) = (evidence.measured.is_some(), evidence.trace.is_some());
     let offset = evidence.offset.is_some();
