@@ -4,6 +4,7 @@ use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::{Arg, Parser};
@@ -104,9 +105,11 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let style = "{prefix:<9} [{bar:40}] {pos} of {len}, {elapsed}";
+    let style = "{prefix:<9} [{bar:40}] {percent:>3} % of its work, {elapsed}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     let progress = ProgressBar::new(1).with_style(style.progress_chars("=> "));
+    // Drawn anew each second, so that a long step is not taken for the end.
+    progress.enable_steady_tick(Duration::from_secs(1));
     let story = make(&output, seed, &progress);
     progress.finish_and_clear();
     let story = story?;

@@ -19,6 +19,7 @@ pub mod values;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -290,11 +291,16 @@ impl From<SamplingArgument> for Sampling {
     }
 }
 
-/// A progress bar on standard error; hidden if standard error is not a terminal.
+/// The bar is drawn anew after this time, so that a long step is not taken for the end.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A progress bar on standard error, of the work that is done; hidden if standard error is not a terminal.
 pub fn progress_bar(length: u64) -> ProgressBar {
-    let style = "{msg:>8} [{bar:40}] {percent:>3} % {elapsed} of about {duration}";
+    let style = "{msg:>9} [{bar:40}] {percent:>3} % of the work, {elapsed}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
-    ProgressBar::new(length).with_style(style.progress_chars("=> "))
+    let bar = ProgressBar::new(length).with_style(style.progress_chars("=> "));
+    bar.enable_steady_tick(TICK);
+    bar
 }
 
 /// A progress bar that counts the bytes of a file.
