@@ -46,7 +46,9 @@ pub enum TrainError {
     #[error("{0}")]
     SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
-    #[error("the runtime refuses the trained model: {0}; this is a defect of wattgate, please report it with the corpus")]
+    #[error(
+        "the runtime refuses the trained model: {0}; this is a defect of wattgate, please report it with the corpus"
+    )]
     Refused(#[from] FormatError),
 }
 

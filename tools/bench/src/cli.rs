@@ -25,9 +25,7 @@ use wattgate_bench::case::{BoardGrid, Case, GRIDS, ORIN_AGX, SHIPPED_SHAPE};
 use wattgate_bench::tasks;
 
 const USAGE: &str = "\
-Time the runtime and, with --peer, tract and ONNX Runtime in turn, on the same networks and
-inputs, with one thread each. Prints a table of all grids and shapes, unless an option selects
-otherwise.
+Time the runtime beside other engines on the same networks
 
 Usage: sweep [--json | --bounds | --sweeps N] [options]
 
@@ -42,7 +40,10 @@ Options:
   -h, --help     Print this
   -V, --version  Print the version
 
-All times are those of the best round, the least disturbed one.
+With --peer, tract and ONNX Runtime are timed in turn with the runtime, on the same inputs, with one
+thread each. Prints a table of all grids and shapes, unless an option selects otherwise. All times are
+those of the best round, the least disturbed one.
+
 JSON: {\"modes\",\"shape\",\"weights\",\"sweep_us\",\"front_us\",\"cold_start_us\",\"query_ns\",
 \"correction_ns\",\"peers\":{\"tract_us\",\"onnxruntime_us\"},\"ratios\":{\"tract\",\"onnxruntime\"},
 \"floor\":{\"multiply_adds\",\"multiply_adds_us\",\"bytes_us\",\"times\"},\"medians\":{…}}. `weights` is

@@ -47,7 +47,9 @@ impl fmt::Display for Shard {
 /// Why shards cannot run or be merged.
 #[derive(Debug, Error)]
 pub enum ShardError {
-    #[error("--shard is `{value}`, expected the number of a shard and that of all shards, such as 2/4")]
+    #[error(
+        "--shard is `{value}`, expected the number of a shard and that of all shards, such as 2/4"
+    )]
     Value { value: String },
     #[error("--shard is given twice; name one shard")]
     Given,

@@ -105,7 +105,7 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let style = "{prefix:<9} [{bar:40}] {percent:>3} % of its work, {elapsed}";
+    let style = "{prefix:<9} [{bar:40}] {percent:>3} % of its work, {elapsed_precise}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     let progress = ProgressBar::new(1).with_style(style.progress_chars("=> "));
     // Drawn anew each second, so that a long step is not taken for the end.

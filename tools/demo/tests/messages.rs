@@ -12,5 +12,9 @@ use std::path::Path;
 fn messages_are_the_golden_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/messages.txt");
-    transcript::compare(&golden, folder.path(), &[env!("CARGO_BIN_EXE_wattgate-demo")]);
+    transcript::compare(
+        &golden,
+        folder.path(),
+        &[env!("CARGO_BIN_EXE_wattgate-demo")],
+    );
 }

@@ -47,7 +47,9 @@ pub enum WorkloadError {
         most: f64,
     },
     /// The workload does not say what it asks of storage and memory.
-    #[error("`{name}` has no `[{section}]`, which {purpose} needs; name another workload, or a file with it")]
+    #[error(
+        "`{name}` has no `[{section}]`, which {purpose} needs; name another workload, or a file with it"
+    )]
     NotTold {
         name: String,
         section: &'static str,
@@ -213,7 +215,10 @@ impl Workload {
             why: {
                 let start = why.span().map_or(0, |span| span.start);
                 let line = 1 + text[..start].matches('\n').count();
-                format!("line {line}: {}; the files of workloads/ are examples", why.message())
+                format!(
+                    "line {line}: {}; the files of workloads/ are examples",
+                    why.message()
+                )
             },
         })?;
         workload.check(path)?;

@@ -134,7 +134,9 @@ pub enum NoLesson {
     #[error("the board has no serial number, so that nobody knows of which unit a lesson is")]
     NoUnit,
     /// What was measured before may be wrong, too.
-    #[error("the power sensor has failed; `wattgated status` tells why, `dmesg` shows its driver's errors")]
+    #[error(
+        "the power sensor has failed; `wattgated status` tells why, `dmesg` shows its driver's errors"
+    )]
     NoSensor,
 }
 

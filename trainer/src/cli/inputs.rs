@@ -197,7 +197,11 @@ fn read_workloads(path: &Path, blank: Blank) -> Result<Vec<Corpus>, Failure> {
     };
     let of_each = workloads.iter().map(|workload| {
         let workload = Some(workload.as_str());
-        Ok(Corpus::read_with(path, Reading { blank, workload }, &hidden)?)
+        Ok(Corpus::read_with(
+            path,
+            Reading { blank, workload },
+            &hidden,
+        )?)
     });
     of_each.collect()
 }

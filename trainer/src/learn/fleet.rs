@@ -66,7 +66,9 @@ pub enum JoinError {
         expected: String,
     },
     /// A copy says nothing of a second unit.
-    #[error("{name} has the readings of {first}, but each unit needs readings of its own; leave one of the files out")]
+    #[error(
+        "{name} has the readings of {first}, but each unit needs readings of its own; leave one of the files out"
+    )]
     Copy {
         /// The file.
         name: String,

@@ -177,7 +177,9 @@ impl Teachers {
             predicted: of_folds[fold].as_ref().unwrap_or(&places).clone(),
             training: of_folds[fold].clone(),
         };
-        let time = self.time.leave_out(&modes, of_fold, stacking[0], seed, fitted)?;
+        let time = self
+            .time
+            .leave_out(&modes, of_fold, stacking[0], seed, fitted)?;
         let mut left_out: Vec<LeftOut> = time
             .iter()
             .zip(self.time.targets())

@@ -473,7 +473,7 @@ fn wrong_arguments_are_refused() {
         assert_eq!(code, Some(2), "{errors}");
         errors
     };
-    assert_eq!(run(&[]), "error: missing a command; try --help\n");
+    assert_eq!(run(&[]), "error: missing a command; --help lists them\n");
     assert_eq!(
         run(&["walk"]),
         "error: unknown command `walk`, expected check, once, run, status, watch, set-limit, lease, set-aim, set-model, \

@@ -48,7 +48,9 @@ pub enum ProbeError {
     #[error("no probe: line 1 is not a header with a version; name a file of `wattgate probe`")]
     NoHeader,
     /// The probe was made by a later wattgate.
-    #[error("version {found} of the format, expected {VERSION}; install the wattgate of that release, or a later one")]
+    #[error(
+        "version {found} of the format, expected {VERSION}; install the wattgate of that release, or a later one"
+    )]
     Version { found: u32 },
     /// A line is not a record of this version.
     #[error("line {line}: {why}")]
@@ -73,7 +75,9 @@ pub enum ProbeError {
     #[error("line {line}: the time is not later than the one before")]
     Time { line: usize },
     /// The last line is not the record `end` with the number of records.
-    #[error("incomplete: the last line is not `end` with the number of records; copy the probe again")]
+    #[error(
+        "incomplete: the last line is not `end` with the number of records; copy the probe again"
+    )]
     NoEnd,
 }
 

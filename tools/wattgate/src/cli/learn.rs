@@ -229,7 +229,9 @@ fn learn(
     let known = corpus.rows.len();
     let mut further = 0;
     let scribe = Scribe::start(corpus);
+    let mut going = hold::Going::new();
     let seen = |now: Duration, count: Option<Count>, report: &Report| {
+        going.see(now, count, report);
         findings.see(now, count, report);
         if findings.is_due(now) {
             shown = findings.show();

@@ -98,7 +98,9 @@ impl Common {
                 // Settings are saved under their paths, for any later start.
                 self.root = path::absolute(&root).unwrap_or(root);
             }
-            "--speed" => self.speed = within(parser, "--speed", 0.1..=100.0, "a factor of 0.1 … 100")?,
+            "--speed" => {
+                self.speed = within(parser, "--speed", 0.1..=100.0, "a factor of 0.1 … 100")?
+            }
             "--json" => self.json = true,
             option => return self.workload.take(option, parser),
         }

@@ -30,16 +30,24 @@ pub enum FourModesError {
     )]
     Modes { found: usize },
     /// The corpora are of several boards.
-    #[error("the corpora are of `{first}` and `{found}`, expected one board; leave out those of the other")]
+    #[error(
+        "the corpora are of `{first}` and `{found}`, expected one board; leave out those of the other"
+    )]
     Boards { first: String, found: String },
     /// Measured and simulated corpora are mixed.
-    #[error("some corpora are measured and some simulated, expected one kind; leave out those of the other")]
+    #[error(
+        "some corpora are measured and some simulated, expected one kind; leave out those of the other"
+    )]
     Kinds,
     /// A stored set has a mode twice.
-    #[error("mode {mode:?} is one of the four twice, expected four different ones; run `characterize modes` again")]
+    #[error(
+        "mode {mode:?} is one of the four twice, expected four different ones; run `characterize modes` again"
+    )]
     Equal { mode: [u32; 4] },
     /// A stored set is for another board.
-    #[error("the four modes are of `{stored}`, the corpus is of `{found}`; name a corpus or a file of modes of the same board")]
+    #[error(
+        "the four modes are of `{stored}`, the corpus is of `{found}`; name a corpus or a file of modes of the same board"
+    )]
     OtherBoard { stored: String, found: String },
     /// The corpus of a new network lacks one of the four modes.
     #[error("the corpus has no time and power of mode {mode:?}, one of the four; profile it")]

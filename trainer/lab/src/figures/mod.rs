@@ -137,7 +137,9 @@ pub enum FiguresError {
         command: String,
         how: String,
     },
-    #[error("the figure `{figure}` is not in what `{command}` prints: {why}; correct its pattern in RESULTS.json")]
+    #[error(
+        "the figure `{figure}` is not in what `{command}` prints: {why}; correct its pattern in RESULTS.json"
+    )]
     Take {
         figure: String,
         command: String,
@@ -145,7 +147,9 @@ pub enum FiguresError {
     },
     #[error("{}: not in a git repository, whose texts show the figures; name the RESULTS.json of the project", folder.display())]
     NoRepository { folder: PathBuf },
-    #[error("{count} figures differ from RESULTS.json and are named above; without --check they are written")]
+    #[error(
+        "{count} figures differ from RESULTS.json and are named above; without --check they are written"
+    )]
     Differ { count: usize },
     #[error("{0}")]
     Output(#[from] OutputError),

@@ -109,7 +109,7 @@ pub enum KernelProblem {
     #[error("the file is empty; expected a header with {}", REQUIRED.join(","))]
     Empty,
     /// A required column is missing.
-    #[error("missing; a kernel corpus has the columns {}, those of its kernels' parameters, and {}", REQUIRED.join(","), AXIS_COLUMNS.join(","))]
+    #[error("missing; add it: a kernel corpus has the columns {}, those of its kernels' parameters, and {}", REQUIRED.join(","), AXIS_COLUMNS.join(","))]
     MissingColumn,
     /// Two columns say the same.
     #[error("says the same as another column of the header; delete one of them")]

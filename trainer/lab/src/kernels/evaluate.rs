@@ -33,7 +33,9 @@ pub enum ScoreError {
     )]
     TooFewUnits { found: usize, needed: usize },
     /// How far a unit lies from others cannot be learned from one.
-    #[error("the corpus has one unit, expected two or more, which show how far units differ; measure another unit")]
+    #[error(
+        "the corpus has one unit, expected two or more, which show how far units differ; measure another unit"
+    )]
     OneUnit,
     /// Learning failed.
     #[error("{kernel}: {why}")]

@@ -102,7 +102,9 @@ pub enum MethodError {
         known: String,
     },
     /// The corpus has no powers, so no mode can be chosen under a power limit.
-    #[error("no power was measured, so no mode can be chosen under a power limit; name a corpus with powers")]
+    #[error(
+        "no power was measured, so no mode can be chosen under a power limit; name a corpus with powers"
+    )]
     NoPower,
 }
 

@@ -500,9 +500,21 @@ mod tests {
         let hidden = ProgressBar::hidden();
         let whole = training.run_with(None, Loss::Square, &double(), &mut SplitMix64(2), &hidden);
         assert_like_keras("square", &training, &whole);
-        let transfer = training.run_with(Some(&whole), Loss::Square, &double(), &mut SplitMix64(3), &hidden);
+        let transfer = training.run_with(
+            Some(&whole),
+            Loss::Square,
+            &double(),
+            &mut SplitMix64(3),
+            &hidden,
+        );
         assert_like_keras("transfer", &training, &transfer);
-        let percentage = training.run_with(None, Loss::Percentage, &double(), &mut SplitMix64(4), &hidden);
+        let percentage = training.run_with(
+            None,
+            Loss::Percentage,
+            &double(),
+            &mut SplitMix64(4),
+            &hidden,
+        );
         assert_like_keras("percentage", &training, &percentage);
     }
 }

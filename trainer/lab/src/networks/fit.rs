@@ -52,10 +52,14 @@ pub enum NetworkFitError {
     #[error("{0}")]
     Compose(#[from] ComposeError),
     /// The kernels are those of another board.
-    #[error("the kernels are those of `{kernels}`, not of `{board}`; name kernels of that board with --kernels, or the kernels' board with --board")]
+    #[error(
+        "the kernels are those of `{kernels}`, not of `{board}`; name kernels of that board with --kernels, or the kernels' board with --board"
+    )]
     OtherBoard { kernels: String, board: String },
     /// The kernels were not measured in a range of clocks that the board has.
-    #[error("the kernels were not measured at any {knob} of the board; measure them at some of its own")]
+    #[error(
+        "the kernels were not measured at any {knob} of the board; measure them at some of its own"
+    )]
     NoCommonClock { knob: &'static str },
     /// The kernel corpus leaves a clock blank that the board varies.
     #[error(
@@ -81,7 +85,9 @@ pub enum NetworkFitError {
     #[error("{0}")]
     SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
-    #[error("the runtime refuses the model: {0}; this is a defect of wattgate, please report it with the network")]
+    #[error(
+        "the runtime refuses the model: {0}; this is a defect of wattgate, please report it with the network"
+    )]
     Refused(#[from] FormatError),
 }
 

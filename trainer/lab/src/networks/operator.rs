@@ -54,10 +54,14 @@ pub enum NetworkError {
     )]
     Loop { node: String, kind: String },
     /// An operator whose output's shape is not known.
-    #[error("node `{node}`: the operator `{kind}` is not supported; export the network without it, or as the operators that it consists of")]
+    #[error(
+        "node `{node}`: the operator `{kind}` is not supported; export the network without it, or as the operators that it consists of"
+    )]
     Unsupported { node: String, kind: String },
     /// A tensor that nothing makes.
-    #[error("node `{node}` reads `{tensor}`, which no node before it makes; export the network again")]
+    #[error(
+        "node `{node}` reads `{tensor}`, which no node before it makes; export the network again"
+    )]
     Unmade { node: String, tensor: String },
     /// The shapes do not fit the operator.
     #[error("node `{node}`: `{kind}` of the shapes {shapes}: {why}; export the network again")]

@@ -121,8 +121,7 @@ fn files_that_are_no_network_are_refused_by_name() {
     let round = node("Loop", &["x"], &["y"], &[]).bytes(5, body);
     assert!(matches!(of_node(round), NetworkError::Loop { .. }));
     let shapes = of_node(node("Gemm", &["x", "x"], &["y"], &[]));
-    let expected =
-        "node `y`: `Gemm` of the shapes [[1, 3, 8, 8], [1, 3, 8, 8]]: expected two matrices; export the network again";
+    let expected = "node `y`: `Gemm` of the shapes [[1, 3, 8, 8], [1, 3, 8, 8]]: expected two matrices; export the network again";
     assert_eq!(shapes.to_string(), expected);
     // Nothing but names.
     let graph = parse(
@@ -257,7 +256,8 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     let expected = "error: net.onnx: the kernel corpus leaves the memory clock blank, but the board varies it; measure the kernels at several\n";
     assert_eq!(blank, (3, expected.to_owned()));
     let no_kernels = refused(&compose.replace("k.wgk", "k.csv"));
-    let expected = "error: k.csv: not a file of `wattgate-lab kernels fit`; name one that it wrote\n";
+    let expected =
+        "error: k.csv: not a file of `wattgate-lab kernels fit`; name one that it wrote\n";
     assert_eq!(no_kernels, (3, expected.to_owned()));
     let bytes = fs::read(path.join("k.wgk")).expect("models");
     let mut damaged = bytes.clone();
@@ -266,10 +266,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
         fs::write(path.join("bad.wgk"), bytes).expect("written");
         let refused = refused(&compose.replace("k.wgk", "bad.wgk"));
         let expected = "error: bad.wgk: truncated or damaged; copy the file again, or run `kernels fit` again\n";
-        assert_eq!(
-            refused,
-            (3, expected.to_owned())
-        );
+        assert_eq!(refused, (3, expected.to_owned()));
     }
     let older = [b"wgkerns2", &bytes[8..]].concat();
     fs::write(path.join("older.wgk"), older).expect("written");
@@ -278,8 +275,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     assert_eq!(older, (3, expected.to_owned()));
     write(path, "one.csv", only_unit(path, "1"));
     let one = run(path, "kernels fit --corpus one.csv -o one.wgk");
-    let expected =
-        "error: one.csv: the corpus has one unit, expected two or more, which show how far units differ; measure another unit\n";
+    let expected = "error: one.csv: the corpus has one unit, expected two or more, which show how far units differ; measure another unit\n";
     assert_eq!((one.code, &*one.stderr), (3, expected));
 }
 

@@ -80,8 +80,7 @@ fn limits_and_boards_that_are_not_known() {
         path,
         "optimize times.csv --methods random --modes 10 --runs 1",
     );
-    let expected =
-        "error: times.csv: no power was measured, so no mode can be chosen under a power limit; name a corpus with powers\n";
+    let expected = "error: times.csv: no power was measured, so no mode can be chosen under a power limit; name a corpus with powers\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 

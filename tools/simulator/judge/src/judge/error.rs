@@ -30,7 +30,9 @@ pub enum JudgeError {
     #[error("{}: no mode is left to compare, since all have been measured; leave --measured out", path.display())]
     NoMode { path: PathBuf },
     /// The stretch is too short to have a mean.
-    #[error("from {from} s until {until} s: expected a stretch of at least 1 s; correct --from or --until")]
+    #[error(
+        "from {from} s until {until} s: expected a stretch of at least 1 s; correct --from or --until"
+    )]
     Stretch { from: f64, until: f64 },
     /// The trace is shorter than the stretch.
     #[error("{}: the trace ends at {end} s, expected {until} s; record for longer, or lower --until", path.display())]

@@ -309,7 +309,9 @@ fn what_is_wrong_is_named() {
     );
     assert_eq!(
         with(&whole, &["20", "--until", "60.5"], 2),
-        format!("error: {path}: the trace ends at 60 s, expected 60.5 s; record for longer, or lower --until\n")
+        format!(
+            "error: {path}: the trace ends at 60 s, expected 60.5 s; record for longer, or lower --until\n"
+        )
     );
     for (more, message, code) in [
         (

@@ -213,7 +213,9 @@ fn a_model_without_power_or_of_another_board_is_refused() {
     let timed = model("golden/wide-16-time-only.wgt");
     assert_eq!(
         refused(&replay(&load, &["--weights", &timed]), 3),
-        format!("error: {timed}: the model does not predict power; name one that was trained with powers\n")
+        format!(
+            "error: {timed}: the model does not predict power; name one that was trained with powers\n"
+        )
     );
     let other = model("tx1-image5000.wgt");
     let stderr = refused(&replay(&load, &["--weights", &other]), 2);

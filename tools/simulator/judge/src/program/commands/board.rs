@@ -146,11 +146,17 @@ fn parse(mut parser: Parser) -> Result<Arguments, Failure> {
         (Some(_), Some((option, _)), _) => return Err(Failure::Exclusive("--from", option)),
         (Some(probe), None, _) => Source::Probe(probe),
         (None, _, Some(board)) => Source::Simulated(board),
-        (None, _, None) => return Err(Failure::Missing("--board, such as --board orin-agx-64, or --from")),
+        (None, _, None) => {
+            return Err(Failure::Missing(
+                "--board, such as --board orin-agx-64, or --from",
+            ));
+        }
     };
     Ok(Arguments {
         source,
-        root: root.ok_or(Failure::Missing("--root, a directory for the files of the board"))?,
+        root: root.ok_or(Failure::Missing(
+            "--root, a directory for the files of the board",
+        ))?,
         workload,
         mode,
         unit,

@@ -97,7 +97,9 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let board = board.ok_or(Failure::Missing("--board, such as --board orin-agx-64"))?;
     let model = model.ok_or(Failure::Missing("--weights, a model file of the board"))?;
     let limit = limit.ok_or(Failure::Missing("--limit, such as --limit 25W"))?;
-    let load = Load::read(&load.ok_or(Failure::Missing("--load, a file that `wattgate-simulator load` writes"))?)?;
+    let load = Load::read(&load.ok_or(Failure::Missing(
+        "--load, a file that `wattgate-simulator load` writes",
+    ))?)?;
     let of_unit = unit.map_or(Unit::NOMINAL, Unit::drawn);
     let workload = options::workload(workload, calls.as_deref(), &board, &of_unit)?;
     let workload = match workload {

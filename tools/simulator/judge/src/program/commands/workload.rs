@@ -80,7 +80,9 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let root = root.ok_or(Failure::Missing("--root, the directory of a running `wattgate-simulator board`"))?;
+    let root = root.ok_or(Failure::Missing(
+        "--root, the directory of a running `wattgate-simulator board`",
+    ))?;
     let name = name.ok_or(Failure::Missing("--workload, such as --workload resnet18"))?;
     let workload = Workload::named(&name)?;
     let board = Living::open(&root)?;
