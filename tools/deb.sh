@@ -83,9 +83,10 @@ done
 program wattgated "$daemon_bytes"
 program wattgate "$profiler_bytes"
 
-# The other manuals that this machine has do not matter.
+# The other manuals that this machine has do not matter. Those of programs that no package has are checked here as well.
 mandoc -T lint -W style tools/wattgate/wattgate.1 tools/watchdog/wattgated.8 \
-    tools/watchdog/wattgated.toml.5 >"$place/lint" 2>/dev/null || true
+    tools/watchdog/wattgated.toml.5 tools/simulator/judge/wattgate-simulator.1 \
+    tools/demo/wattgate-demo.1 tools/bench/sweep.1 >"$place/lint" 2>/dev/null || true
 ! grep -v 'referenced manual not found' "$place/lint" || fail "manual pages"
 
 # Verify the unit alone and with each example. The units that it needs are copied from this machine.

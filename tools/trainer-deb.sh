@@ -18,16 +18,19 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 # As the tests of tools/ci.sh, which have built the same macros and build scripts.
 lto=off
-# As tools/ci.sh has built it for the tests. It writes the manual pages and completions, for which the
-# packaged program would need the emulator.
-[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-trainer
+# As tools/ci.sh has built them for the tests. The trainer writes the manual pages and completions, for which the
+# packaged program would need the emulator. The pages of the laboratory, which no package has, are checked with them.
+[ -n "${WATTGATE_BUILT-}" ] || cargo build --release --locked -p wattgate-trainer -p wattgate-lab
 trainer=$target/release/wattgate-trainer
 pages=$target/$triple/release/wattgate-trainer.pages
 rm -rf "$pages"
 mkdir -p "$pages"
-"$trainer" pages "$pages" --date "$(git log -1 --format=%cs -- trainer)"
+date=$(git log -1 --format=%cs -- trainer)
+"$trainer" pages "$pages" --date "$date"
+mkdir "$place/lab"
+"$target/release/wattgate-lab" pages "$place/lab" --date "$date"
 # clap_mangen breaks lines around the space before lists, which does no harm.
-mandoc -T lint -W warning "$pages"/*.1 >"$place/lint" 2>/dev/null || true
+mandoc -T lint -W warning "$pages"/*.1 "$place"/lab/*.1 >"$place/lint" 2>/dev/null || true
 ! grep -v 'skipping paragraph macro: br' "$place/lint" || fail "manual pages"
 bash -n "$pages/wattgate-trainer.bash" || fail "completions of bash"
 # cargo-deb compresses pages only if they are no output of the build.

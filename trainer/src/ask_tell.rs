@@ -345,7 +345,14 @@ impl Planner {
         let grid = &self.board.grid;
         let seed = self.task.seed;
         let blend = Blend::planned(Priors::shipped());
-        Teachers::fit(grid, settled, &references, &blend, seed)
+        Teachers::fit(
+            grid,
+            settled,
+            &references,
+            &blend,
+            seed,
+            &ProgressBar::hidden(),
+        )
     }
 
     /// Trains a model on all told modes whose readings agree.

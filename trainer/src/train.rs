@@ -16,12 +16,9 @@ use crate::learn::predictions::Target;
 use crate::learn::priors::Priors;
 use crate::learn::reference::Reference;
 use crate::learn::suspects::{Suspect, doubtful, suspect};
-use crate::learn::teacher::Teachers;
+use crate::learn::teacher::{TEACHER_PROGRESS, Teachers};
 
-/// Progress steps of the teachers.
-const TEACHER_PROGRESS: u64 = student::STUDENT_PROGRESS / 4;
-
-/// Progress steps of one training.
+/// Progress steps of one training; more if readings are left out, for which the teachers are fitted again.
 pub const PROGRESS: u64 = TEACHER_PROGRESS + student::STUDENT_PROGRESS;
 
 /// The inputs of a training.
@@ -49,7 +46,9 @@ pub enum TrainError {
     #[error("{0}")]
     SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
-    #[error("the runtime refuses the trained model: {0}")]
+    #[error(
+        "the runtime refuses the trained model: {0}; this is a defect of wattgate, please report it with the corpus"
+    )]
     Refused(#[from] FormatError),
 }
 
@@ -77,12 +76,14 @@ pub fn train(task: &Task<'_>) -> Result<Taught, TrainError> {
     let blend = Blend::any_board(task.priors);
     let (mut used, mut suspects) = (task.used.to_vec(), Vec::new());
     let teachers = loop {
-        let teachers = Teachers::fit(grid, &used, &references, &blend, task.seed)?;
+        let (seed, progress) = (task.seed, task.progress);
+        let teachers = Teachers::fit(grid, &used, &references, &blend, seed, progress)?;
         let is_open = suspects.len() < task.used.len() / MODES_A_SUSPECT;
         let Some(found) = suspect(&used, teachers.left_out()).filter(|_| is_open) else {
             break teachers;
         };
         suspects.push((used[found.at], found));
+        progress.inc_length(TEACHER_PROGRESS);
         match found.target {
             Target::Time => {
                 used.remove(found.at);
@@ -115,7 +116,6 @@ pub fn distil(task: &Task<'_>, teachers: &Teachers) -> Result<Exported, TrainErr
         left_out: teachers.left_out().to_vec(),
         measured: task.used.to_vec(),
     };
-    task.progress.inc(TEACHER_PROGRESS);
     let used = task.used.iter().map(|mode| mode.knobs);
     let origin = Origin {
         profiled: Region::spanning(grid, used).expect("modes of this grid"),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use lexopt::{Arg, Parser, ValueExt};
 use serde::Serialize;
 use thiserror::Error;
-use wattgate_cli::arguments::Told;
+use wattgate_cli::arguments::{Given, Told};
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::program::{Does, Program};
 use wattgate_runtime::Region;
@@ -25,9 +25,7 @@ use wattgate_bench::case::{BoardGrid, Case, GRIDS, ORIN_AGX, SHIPPED_SHAPE};
 use wattgate_bench::tasks;
 
 const USAGE: &str = "\
-Time the runtime and, with --peer, tract and ONNX Runtime in turn, on the same networks and
-inputs, with one thread each. Prints a table of all grids and shapes, unless an option selects
-otherwise.
+Time the runtime beside other engines on the same networks
 
 Usage: sweep [--json | --bounds | --sweeps N] [options]
 
@@ -42,7 +40,10 @@ Options:
   -h, --help     Print this
   -V, --version  Print the version
 
-All times are those of the best round, the least disturbed one.
+With --peer, tract and ONNX Runtime are timed in turn with the runtime, on the same inputs, with one
+thread each. Prints a table of all grids and shapes, unless an option selects otherwise. All times are
+those of the best round, the least disturbed one.
+
 JSON: {\"modes\",\"shape\",\"weights\",\"sweep_us\",\"front_us\",\"cold_start_us\",\"query_ns\",
 \"correction_ns\",\"peers\":{\"tract_us\",\"onnxruntime_us\"},\"ratios\":{\"tract\",\"onnxruntime\"},
 \"floor\":{\"multiply_adds\",\"multiply_adds_us\",\"bytes_us\",\"times\"},\"medians\":{…}}. `weights` is
@@ -66,7 +67,7 @@ enum Failure {
         value: String,
         expected: &'static str,
     },
-    #[error("{0} bounds are missed")]
+    #[error("{0} bounds are missed and marked above; run it on a machine that does nothing else")]
     Bounds(usize),
     #[error("{0}")]
     Peer(#[from] PeerError),
@@ -128,7 +129,9 @@ enum Output {
 fn dispatch(mut arguments: Parser) -> Result<(), Failure> {
     let (mut grid, mut shape, mut peer) = (None, None, None);
     let (mut output, mut rounds) = (Output::Table, 100);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Long("json") => output = Output::Json,
             Arg::Long("bounds") => output = Output::Bounds,
@@ -182,7 +185,7 @@ fn grid_of(value: String) -> Result<BoardGrid, Failure> {
     grid.ok_or(Failure::Value {
         option: "--modes",
         value,
-        expected: "1800, 18096, or 29232",
+        expected: "1800, 18096 or 29232",
     })
 }
 
@@ -192,7 +195,7 @@ fn shape_of(value: String) -> Result<Shape, Failure> {
     shape.ok_or(Failure::Value {
         option: "--shape",
         value,
-        expected: "16, 32, 8-8, 16-16, or 256-128-64",
+        expected: "16, 32, 8-8, 16-16 or 256-128-64",
     })
 }
 

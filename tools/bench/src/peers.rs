@@ -15,9 +15,13 @@ use wattgate_bench::onnx::{self, MOST_DISAGREEMENT, OUTPUTS};
 /// Why a peer cannot be timed.
 #[derive(Debug, Error)]
 pub enum PeerError {
-    #[error("{engine} and the runtime disagree by {percent:.2} % of the range of an output")]
+    #[error(
+        "{engine} and the runtime disagree by {percent:.2} % of the range of an output; install its release of tools/bench.sh"
+    )]
     Disagrees { engine: &'static str, percent: f64 },
-    #[error("{engine} wrote {bytes} bytes of outputs, expected {expected}")]
+    #[error(
+        "{engine} wrote {bytes} bytes of outputs, expected {expected}; install its release of tools/bench.sh"
+    )]
     Outputs {
         engine: &'static str,
         bytes: usize,
@@ -25,11 +29,15 @@ pub enum PeerError {
     },
     #[error("cannot exchange the network with {program}: {why}")]
     Exchange { program: String, why: io::Error },
-    #[error("cannot start {program}: {why}")]
+    #[error(
+        "cannot start {program}: {why}; name a Python with the packages tract and onnxruntime with --peer"
+    )]
     Start { program: String, why: io::Error },
-    #[error("{program} ended: {status}")]
+    #[error("{program} ended: {status}; its own output may say why")]
     Ended { program: String, status: String },
-    #[error("{program} answered `{answer}`, expected microseconds")]
+    #[error(
+        "{program} answered `{answer}`, expected microseconds; name a Python with the packages tract and onnxruntime with --peer"
+    )]
     Answer { program: String, answer: String },
 }
 

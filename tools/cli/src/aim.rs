@@ -32,7 +32,7 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AimError {
     #[error(
-        "the fastest mode has no use for a deadline: expected the objective least-power, least-energy or least-edp"
+        "the fastest mode has no use for a deadline; leave it out, or name the objective least-power, least-energy or least-edp"
     )]
     FastestDeadline,
     #[error("two deadlines, one for a step and one for all steps; give one of them")]

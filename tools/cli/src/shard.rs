@@ -47,7 +47,9 @@ impl fmt::Display for Shard {
 /// Why shards cannot run or be merged.
 #[derive(Debug, Error)]
 pub enum ShardError {
-    #[error("--shard is `{value}`, expected a shard and their number, such as 2/4")]
+    #[error(
+        "--shard is `{value}`, expected the number of a shard and that of all shards, such as 2/4"
+    )]
     Value { value: String },
     #[error("--shard is given twice; name one shard")]
     Given,
@@ -69,7 +71,7 @@ pub enum ShardError {
     },
     #[error("shard {shard} is missing: `{command} --shard {shard}` prints it")]
     Missing { shard: Shard, command: String },
-    #[error("shard {shard} is in {} and {}", one.display(), other.display())]
+    #[error("shard {shard} is in {} and {}; name one of them", one.display(), other.display())]
     Twice {
         shard: Shard,
         one: PathBuf,

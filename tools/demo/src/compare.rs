@@ -33,25 +33,26 @@ pub fn curves(
     let sides = [
         (
             "wattgate, planned",
-            "wattgate",
+            &method("wattgate").expect("a method"),
             &references.ours,
             Sampling::Planned,
         ),
         (
             "PowerTrain's recipe",
-            "powertrain-transfer",
+            // Its network of the reference is trained already.
+            &references.transfer,
             &references.recipes,
             Sampling::Random,
         ),
     ];
     let mut curves = Vec::new();
-    for (name, side, reference, sampling) in sides {
+    for (name, method, reference, sampling) in sides {
         let comparison = Comparison {
             corpus,
             name: WORKLOAD,
             references: std::slice::from_ref(reference),
             priors: Priors::shipped(),
-            methods: &[method(side).expect("a method")],
+            methods: std::slice::from_ref(method),
             amounts: &CURVE,
             samplings: &[sampling],
             runs: CURVE_RUNS,

@@ -36,7 +36,9 @@ pub enum DemoError {
     Method(#[from] MethodError),
     #[error("{0}")]
     Reference(#[from] ReferenceError),
-    #[error("the runtime refuses the reference's model: {0}")]
+    #[error(
+        "the runtime refuses the reference's model: {0}; this is a defect of wattgate, please report it"
+    )]
     Model(#[from] FormatError),
     #[error("{0}")]
     Replay(#[from] ReplayError),

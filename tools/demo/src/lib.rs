@@ -88,10 +88,10 @@ pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     let old = corpus(&Workload::named(REFERENCE)?)?;
     let new = corpus(&workload)?;
 
-    stage("reference", reference::REFERENCE_STEPS);
+    stage("reference", reference::steps());
     let references = reference::learn(&old, seed, folder, progress)?;
 
-    stage("transfer", transfer::TRANSFER_STEPS);
+    stage("transfer", transfer::steps());
     let all = profiled(&new);
     let trained = transfer::train(&new, &references, seed, progress)?;
     for contestant in &trained {

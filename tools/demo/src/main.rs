@@ -4,11 +4,12 @@ use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::{Arg, Parser};
 use thiserror::Error;
-use wattgate_cli::arguments::{Told, number};
+use wattgate_cli::arguments::{Given, Told, number};
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::program::{Does, Program};
 use wattgate_demo::{DemoError, Series, Story, make};
@@ -94,7 +95,9 @@ fn help() -> String {
 
 fn run(mut arguments: Parser) -> Result<(), Failure> {
     let (mut output, mut seed, mut json) = (PathBuf::from("demo-report"), 1, false);
+    let mut given = Given::default();
     while let Some(argument) = arguments.next()? {
+        given.add(&argument)?;
         match argument {
             Arg::Short('o') | Arg::Long("output") => output = arguments.value()?.into(),
             Arg::Long("seed") => seed = number(&mut arguments, "--seed")?,
@@ -102,9 +105,11 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let style = "{prefix:<9} [{bar:40}] {pos} of {len}, {elapsed}";
+    let style = "{prefix:<9} [{bar:40}] {percent:>3} % of its work, {elapsed_precise}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     let progress = ProgressBar::new(1).with_style(style.progress_chars("=> "));
+    // Drawn anew each second, so that a long step is not taken for the end.
+    progress.enable_steady_tick(Duration::from_secs(1));
     let story = make(&output, seed, &progress);
     progress.finish_and_clear();
     let story = story?;

@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use wattgate_lab::methods::{Method, method};
+use wattgate_lab::methods::{Method, method, recipe_progress};
 use wattgate_runtime::Model;
 use wattgate_runtime::shape::Shape;
 use wattgate_trainer::fit::PROGRESS;
@@ -24,8 +24,10 @@ use super::output;
 /// as good as all.
 const RECIPE_REFERENCE: usize = 600;
 
-/// Steps of the progress bar: those of the fit.
-pub const REFERENCE_STEPS: u64 = PROGRESS;
+/// Steps of the progress bar: those of the fit and of PowerTrain's recipe.
+pub fn steps() -> u64 {
+    PROGRESS + recipe_progress(RECIPE_REFERENCE)
+}
 
 /// What was learned from the reference workload.
 pub struct References {
@@ -60,7 +62,7 @@ pub fn learn(
                 thinned(corpus, seed),
                 Priors::shipped(),
             )?;
-            transfer.prepare(std::slice::from_ref(&recipes));
+            transfer.prepare(std::slice::from_ref(&recipes), progress);
             Ok::<_, DemoError>(recipes)
         },
     );

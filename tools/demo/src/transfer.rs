@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use rayon::prelude::*;
 use wattgate_cli::output::OutputError;
 use wattgate_lab::compare::CompareError;
-use wattgate_lab::methods::{Method, Trained, Wattgate, method};
+use wattgate_lab::methods::{Method, Trained, Wattgate, method, recipe_progress};
 use wattgate_runtime::shape::Shape;
 use wattgate_runtime::{Confidence, Model};
 use wattgate_trainer::fit::Priors;
@@ -22,8 +22,10 @@ use super::reference::References;
 use super::round::round;
 use super::story::{Learned, Mape};
 
-/// Steps of the progress bar: each contestant, and the fits of the two that export a file.
-pub const TRANSFER_STEPS: u64 = CONTESTANTS.len() as u64 + 2 * PROGRESS;
+/// Steps of the progress bar: each contestant, the fits of the two that export a file, and PowerTrain's recipe.
+pub fn steps() -> u64 {
+    CONTESTANTS.len() as u64 + 2 * PROGRESS + recipe_progress(RANDOM_MODES)
+}
 
 /// A method with its training modes.
 pub struct Contestant {
@@ -44,6 +46,9 @@ pub const CONTESTANTS: [Contestant; 6] = [
     random("MAXN", "maxn"),
 ];
 
+/// Training modes of the methods that draw them.
+const RANDOM_MODES: usize = 50;
+
 const fn contestant(name: &'static str, method: &'static str, modes: usize) -> Contestant {
     Contestant {
         name,
@@ -56,7 +61,7 @@ const fn contestant(name: &'static str, method: &'static str, modes: usize) -> C
 const fn random(name: &'static str, method: &'static str) -> Contestant {
     Contestant {
         sampling: Sampling::Random,
-        ..contestant(name, method, 50)
+        ..contestant(name, method, RANDOM_MODES)
     }
 }
 

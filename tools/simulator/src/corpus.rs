@@ -97,14 +97,14 @@ pub enum ModesError {
     #[error("no paper profiled `{board}`; take all or random:N modes")]
     NoPaper { board: String },
     /// The number of modes is zero, or more than the board has.
-    #[error("cannot profile {asked} modes: `{board}` has {available}")]
+    #[error("cannot profile {asked} modes: `{board}` has {available}; ask for 1 to {available}")]
     OutOfRange {
         board: String,
         asked: usize,
         available: usize,
     },
     /// The mode is not one of the board.
-    #[error("{mode:?} is not a mode of `{board}`")]
+    #[error("{} is not a mode of `{board}`, whose clocks in kHz `--modes all` lists", mode.map(|value| value.to_string()).join(","))]
     NotOfBoard { board: String, mode: [u32; 4] },
 }
 

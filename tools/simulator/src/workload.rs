@@ -55,7 +55,9 @@ pub enum WorkloadError {
     )]
     Recorded { name: String },
     /// The workload does not say what it asks of storage and memory.
-    #[error("`{name}` has no `[{section}]`, which {purpose} needs")]
+    #[error(
+        "`{name}` has no `[{section}]`, which {purpose} needs; name another workload, or a file with it"
+    )]
     NotTold {
         name: String,
         section: &'static str,
@@ -65,7 +67,7 @@ pub enum WorkloadError {
     #[error(
         "`{name}` with a minibatch of {minibatch} needs {needs_gb:.1} GB, but `{board}` has {has_gb:.1} GB \
          for a training; {}",
-        most.map_or("no minibatch fits".to_owned(), |most| format!("at most {most} samples fit"))
+        most.map_or("no minibatch fits, so name another board".to_owned(), |most| format!("at most {most} samples fit, so ask for fewer"))
     )]
     OutOfMemory {
         name: String,
@@ -221,7 +223,14 @@ impl Workload {
     fn parse(path: &Path, text: &str) -> Result<Self, WorkloadError> {
         let workload: Self = toml::from_str(text).map_err(|why| WorkloadError::Defect {
             path: path.to_owned(),
-            why: why.to_string().trim_end().to_owned(),
+            why: {
+                let start = why.span().map_or(0, |span| span.start);
+                let line = 1 + text[..start].matches('\n').count();
+                format!(
+                    "line {line}: {}; the files of workloads/ are examples",
+                    why.message()
+                )
+            },
         })?;
         workload.check(path)?;
         Ok(workload)

@@ -131,10 +131,12 @@ pub enum NoLesson {
     )]
     FarOff { ratio: f32 },
     /// The unit has no id, so that a lesson could be of any.
-    #[error("the board has no serial number")]
+    #[error("the board has no serial number, so that nobody knows of which unit a lesson is")]
     NoUnit,
     /// What was measured before may be wrong, too.
-    #[error("the power sensor has failed")]
+    #[error(
+        "the power sensor has failed; `wattgated status` tells why, `dmesg` shows its driver's errors"
+    )]
     NoSensor,
 }
 
@@ -154,7 +156,7 @@ pub enum Unusable {
     #[error("what was learned is of another {0}")]
     Other(&'static str),
     /// The date has not come yet, or the clock is not set.
-    #[error("what was learned is dated in the future, or the clock is not set")]
+    #[error("what was learned is dated in the future, or the clock is not set; set the clock")]
     Future,
     /// It is too old.
     #[error("what was learned is {days} days old")]

@@ -34,8 +34,18 @@ pub enum LockError {
     )]
     Held { path: PathBuf, holder: String },
     /// The file cannot be created or locked.
-    #[error("{}: the lock of the board cannot be taken: {source}", path.display())]
+    #[error("{}: the lock of the board cannot be taken: {source}{}", path.display(), advice(source))]
     Io { path: PathBuf, source: io::Error },
+}
+
+/// What to do about a folder that is missing.
+fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::NotFound => {
+            "; expected the root of a board's files, which is / on the board itself"
+        }
+        _ => "",
+    }
 }
 
 /// The exclusive right to control a board; dropping it releases the lock.

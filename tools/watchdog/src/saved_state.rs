@@ -42,10 +42,10 @@ pub enum SavedStateError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The file is not one of settings.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: the saved settings are damaged: {why}; reboot, which loses them, or delete the file", path.display())]
     Defect { path: PathBuf, why: SavedError },
     /// At least one setting was not restored. The file stays.
-    #[error("{}: some settings were not restored: {why}", path.display())]
+    #[error("{}: some settings were not restored: {why}; `wattgated restore` tries again", path.display())]
     Restore { path: PathBuf, why: RestoreError },
 }
 

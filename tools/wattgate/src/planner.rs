@@ -58,7 +58,7 @@ pub struct Fitted {
 #[derive(Debug, Error)]
 pub enum PlannerError {
     /// The planner does not start, or its streams fail.
-    #[error("the planner `{command}` cannot be run: {source}")]
+    #[error("the planner `{command}` cannot be run: {source}; its own output may say why")]
     Io { command: String, source: io::Error },
     /// The planner has ended.
     #[error("the planner `{command}` has ended: {status}; {}", advice(status))]
@@ -77,7 +77,7 @@ pub enum PlannerError {
     CannotFit,
     /// An answer is not one of the protocol.
     #[error(
-        "the planner `{command}` answers `{line}`: {why}; expected a planner of this release of wattgate"
+        "the planner `{command}` answers `{line}`: {why}; install the wattgate-trainer of this release of wattgate, or correct --planner"
     )]
     Defect {
         command: String,

@@ -331,9 +331,9 @@ impl World for Process {
         match &self.source {
             Source::Output(output) => output.explain(),
             Source::Socket(socket) => format!(
-                "the workload sends its steps to the socket that WATTGATE_SOCKET names, which is {}, \
-                 one line `steps=N` with the steps since its start; for its output there is \
-                 --steps-from",
+                "let the workload send its steps to the socket that WATTGATE_SOCKET names, which is \
+                 {}, one line `steps=N` with the steps since its start, or count those of its \
+                 output with --steps-from",
                 socket.path().display()
             ),
         }

@@ -166,7 +166,9 @@ pub enum SessionError {
         knob: Disobedience,
     },
     /// Not even the lowest mode can be set.
-    #[error("the mode of least clocks and cores cannot be set: {0}")]
+    #[error(
+        "the mode of least clocks and cores cannot be set: {0}; end other programs that set clocks or cores"
+    )]
     Lowest(ApplyError),
     /// One mode after another could not be measured.
     #[error(

@@ -88,7 +88,7 @@ pub trait World {
 
     /// How the workload tells its steps, for the user of one that does not.
     fn telling(&self) -> String {
-        "the workload counts its steps on the socket that WATTGATE_SOCKET names, one line `steps=N` \
+        "let the workload send its steps to the socket that WATTGATE_SOCKET names, one line `steps=N` \
          with the steps since its start"
             .to_owned()
     }

@@ -9,6 +9,7 @@ mod nested;
 
 use std::path::PathBuf;
 
+use indicatif::ProgressBar;
 use nested::Nested;
 use rayon::prelude::*;
 use wattgate_lab::compare::evaluate::Quartiles;
@@ -85,7 +86,8 @@ fn run(
     let (grid, used) = (&corpus.grid, &split.used);
     let theory = Priors::theory();
     let blend = |priors| Blend::any_board(priors);
-    let fit = |blend: Blend<'_>| Teachers::fit(grid, used, &[], &blend, seed);
+    let hidden = ProgressBar::hidden();
+    let fit = |blend: Blend<'_>| Teachers::fit(grid, used, &[], &blend, seed, &hidden);
     let teachers = match part {
         Part::None => fit(blend(priors)),
         Part::Physics => fit(blend(priors).weighing([0.0; 2])),

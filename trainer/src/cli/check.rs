@@ -23,7 +23,8 @@ power is unknown, and further columns are ignored. A row with neither is a defec
 been forgotten, unless its column `mark` says why, as in the corpora of `wattgate profile`.
 
 A warning names what is probably not meant: times that look like seconds or microseconds, and clocks or powers that the
-board does not have.
+board does not have. Steps of more than a second, written in seconds, look like quick ones: see whether the line with the
+fastest and the slowest step is right.
 
 With --json: {\"version\": 1, \"files\": [{\"file\", \"kind\", \"device\", \"workload\", \"minibatch\", \"workers\",
 \"storage\", \"epoch\", \"rows\",
@@ -122,6 +123,11 @@ fn write_text(out: &mut String, check: &Check) -> std::fmt::Result {
             above => format!("; in {above} of them above that under load, which `fit` leaves out"),
         };
         writeln!(out, "  idle power of {} modes{above}", check.idle_modes)?;
+    }
+    let ends = |target: &Option<TargetReport>| target.as_ref().map(|it| [it.least, it.most]);
+    let spans = show::spans(ends(&check.time_ms), ends(&check.power_mw));
+    if !spans.is_empty() {
+        writeln!(out, "  {spans}")?;
     }
     for axis in &check.axes {
         let ends = (axis.values.first(), axis.values.last());

@@ -23,7 +23,7 @@ use crate::learn::split::Amount;
 use crate::train::PROGRESS;
 use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::{ENOUGH_MODES, MOST_REFERENCES};
-use wattgate_runtime::{Microseconds, Milliwatts, PowerMode};
+use wattgate_runtime::PowerMode;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -47,7 +47,8 @@ alone. The same seed gives the same file on the same machine.
 
 A file of several workloads needs --workload. As a reference it stands for each of its workloads but the one that is
 learned. Of a board in the tables, clocks may be rounded to MHz. A warning names what is probably not meant: times that look
-like seconds or microseconds, and clocks or powers that the board does not have.
+like seconds or microseconds, and clocks or powers that the board does not have. Steps of more than a second, written in
+seconds, look like quick ones: see whether the line with the fastest and the slowest step is right.
 
 A corpus of several minibatch sizes gives one model for each profiled size: the size that was profiled in the
 most modes is the reference of the others, so that a few modes of them are enough. A size that was not profiled
@@ -69,7 +70,7 @@ pub struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
     /// Samples in a minibatch, for a corpus of several sizes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32>(1, u32::MAX.into()))]
     minibatch: Option<u32>,
 }
 
@@ -93,7 +94,7 @@ pub struct TrainingArguments {
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]
     pub sampling: SamplingArgument,
     /// Seed of the sampling and the training
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     pub seed: u64,
     /// Widths of the hidden layers of the exported network
     #[arg(long, value_name = "WIDTHS", value_enum, default_value = "32")]
@@ -244,20 +245,14 @@ fn of_size(fed: &[Corpus], size: u32) -> Option<(&Corpus, &Corpus)> {
     Some((of_size, most))
 }
 
-/// The shortest and longest time and the lowest and highest power of a corpus, with their units, so that a wrong unit is seen.
+/// The times and powers of a corpus from the least to the most.
 fn spans(corpus: &Corpus) -> String {
     let ends = |value: fn(&Profile) -> Option<f64>| {
         let known = || corpus.modes.iter().filter_map(value);
-        known().reduce(f64::min).zip(known().reduce(f64::max))
+        let ends = known().reduce(f64::min).zip(known().reduce(f64::max));
+        ends.map(|(least, most)| [least, most])
     };
-    let time = |ms: f64| show::time(Microseconds((1e3 * ms).round() as u32));
-    let power = |mw: f64| show::power(Milliwatts(mw.round() as u32));
-    let times =
-        ends(Profile::time).map(|(least, most)| format!("times {} to {}", time(least), time(most)));
-    let powers = ends(Profile::power)
-        .map(|(least, most)| format!("powers {} to {}", power(least), power(most)));
-    let known: Vec<String> = times.into_iter().chain(powers).collect();
-    known.join(", ")
+    show::spans(ends(Profile::time), ends(Profile::power))
 }
 
 fn text(report: &Report, spans: &str) -> String {

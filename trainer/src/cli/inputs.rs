@@ -15,6 +15,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use indicatif::ProgressBar;
 use rayon::prelude::*;
 use thiserror::Error;
 use wattgate_board::DiscoverError;
@@ -29,7 +30,7 @@ use wattgate_runtime::format::{MAGIC, Provenance};
 use wattgate_runtime::grid::{Axis, Grid, GridError};
 use wattgate_runtime::{Model, PowerMode};
 
-use super::{Failure, reading_bar, show, values};
+use super::{Failure, progress_bar, reading_bar, show, values};
 use crate::corpus::clocks::{NOMINAL_KHZ, board_with, table_clock};
 use crate::corpus::modes::all_modes;
 use crate::corpus::{
@@ -141,8 +142,14 @@ pub fn read_references<P: AsRef<Path> + Sync>(
         false => Ok(()),
     };
     limited(paths.len())?;
-    let read = |path: &P| read_reference(path.as_ref(), blank, own_workload);
+    let progress = progress_bar(paths.len() as u64).with_message("reference");
+    let read = |path: &P| {
+        let references = read_reference(path.as_ref(), blank, own_workload);
+        progress.inc(1);
+        references
+    };
     let of_files: Result<Vec<Vec<Reference>>, Failure> = paths.par_iter().map(read).collect();
+    progress.finish_and_clear();
     let references = of_files?.concat();
     limited(references.len())?;
     Ok(references)
@@ -178,7 +185,9 @@ fn read_reference(
 
 /// Reads the corpora of all workloads of a file.
 fn read_workloads(path: &Path, blank: Blank) -> Result<Vec<Corpus>, Failure> {
-    let corpus = read_corpus(path, blank);
+    // The bar of all references is drawn.
+    let hidden = ProgressBar::hidden();
+    let corpus = Corpus::read_with(path, blank, &hidden).map_err(Failure::from);
     let Err(Failure::Corpus(CorpusError::Defect { defect, .. })) = &corpus else {
         return Ok(vec![corpus?]);
     };
@@ -188,7 +197,11 @@ fn read_workloads(path: &Path, blank: Blank) -> Result<Vec<Corpus>, Failure> {
     };
     let of_each = workloads.iter().map(|workload| {
         let workload = Some(workload.as_str());
-        read_corpus(path, Reading { blank, workload })
+        Ok(Corpus::read_with(
+            path,
+            Reading { blank, workload },
+            &hidden,
+        )?)
     });
     of_each.collect()
 }
@@ -256,7 +269,7 @@ pub enum NoBoard {
     Unknown { text: String },
     /// A known board whose clocks nobody has published.
     #[error(
-        "--board: the clocks of `{name}` are not known: UNKNOWN is {}; name them with --axes, or name a file of the board",
+        "--board: the clocks of `{name}` are not known, because these are not published of it: {}; name them with --axes, or name a file of the board",
         what.join(", ")
     )]
     NoTable { name: String, what: Vec<String> },

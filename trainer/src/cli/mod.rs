@@ -8,7 +8,7 @@ mod check;
 mod fit;
 pub mod inputs;
 mod inspect;
-mod pages;
+pub mod pages;
 mod plan;
 mod predict;
 mod select;
@@ -19,6 +19,7 @@ pub mod values;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -58,6 +59,12 @@ Example:
 To start from another workload or board, `fit` takes references (--reference). `wattgate-lab` compares methods, and
 predicts networks that nobody ran.";
 
+/// The end of the help of `completions`.
+fn completions_help() -> String {
+    let example = pages::example("wattgate-trainer");
+    format!("{example}\n\nThe Debian package installs them for bash, fish and zsh.")
+}
+
 /// The end of the general help.
 fn after_help() -> String {
     format!("{AFTER_HELP}\n\n{}", exit::TABLE.trim_end())
@@ -78,6 +85,7 @@ enum Command {
     /// Choose a power mode with a model file
     Select(select::Arguments),
     /// Print the completions of a shell
+    #[command(after_help = completions_help())]
     Completions(pages::Completions),
     /// Write manual pages and completions for a package
     #[command(hide = true)]
@@ -251,8 +259,8 @@ pub fn run() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Select(arguments) => select::run(&arguments),
-        Command::Completions(arguments) => pages::print_completions(&arguments),
-        Command::Pages(arguments) => pages::write_pages(&arguments),
+        Command::Completions(arguments) => pages::print_completions::<Arguments>(&arguments),
+        Command::Pages(arguments) => pages::write_pages::<Arguments>(&arguments),
     };
     end(result)
 }
@@ -290,11 +298,16 @@ impl From<SamplingArgument> for Sampling {
     }
 }
 
-/// A progress bar on standard error; hidden if standard error is not a terminal.
+/// The bar is drawn anew after this time, so that a long step is not taken for the end.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A progress bar on standard error, of the work that is done; hidden if standard error is not a terminal.
 pub fn progress_bar(length: u64) -> ProgressBar {
-    let style = "{msg:>8} [{bar:40}] {percent:>3} % {elapsed} of about {duration}";
+    let style = "{msg:>9} [{bar:40}] {percent:>3} % of the work, {elapsed_precise}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
-    ProgressBar::new(length).with_style(style.progress_chars("=> "))
+    let bar = ProgressBar::new(length).with_style(style.progress_chars("=> "));
+    bar.enable_steady_tick(TICK);
+    bar
 }
 
 /// A progress bar that counts the bytes of a file.

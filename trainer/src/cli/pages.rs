@@ -10,39 +10,34 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use thiserror::Error;
 
-use super::{Arguments, Failure, print_text};
+use super::{Failure, print_text};
 
-const EXAMPLE: &str = "\
-Example:
-  wattgate-trainer completions bash > ~/.local/share/bash-completion/completions/wattgate-trainer
+/// The shells whose completions a package installs.
+const INSTALLED: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
 
-The Debian package installs them for bash, fish and zsh.";
-
-/// The program, and the start of the names of its pages.
-const NAME: &str = "wattgate-trainer";
-
-/// The completions that a package installs: the shell, and the file that the shell looks for.
-const INSTALLED: [(Shell, &str); 3] = [
-    (Shell::Bash, "wattgate-trainer.bash"),
-    (Shell::Fish, "wattgate-trainer.fish"),
-    (Shell::Zsh, "_wattgate-trainer"),
-];
+/// The example of the help of `completions`.
+pub fn example(program: &str) -> String {
+    format!(
+        "Example:\n  {program} completions bash > ~/.local/share/bash-completion/completions/{program}"
+    )
+}
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLE)]
 pub struct Completions {
     /// The shell
     #[arg(value_enum, value_name = "SHELL")]
     shell: Shell,
 }
 
-pub fn print_completions(arguments: &Completions) -> Result<(), Failure> {
-    print_text(&completions(arguments.shell))
+/// Prints the completions of a program with these arguments.
+pub fn print_completions<P: CommandFactory>(arguments: &Completions) -> Result<(), Failure> {
+    print_text(&completions(P::command(), arguments.shell))
 }
 
-fn completions(shell: Shell) -> String {
+fn completions(mut program: Command, shell: Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), NAME, &mut script);
+    let name = program.get_name().to_owned();
+    clap_complete::generate(shell, &mut program, name, &mut script);
     String::from_utf8(script).expect("a script is UTF-8")
 }
 
@@ -58,38 +53,47 @@ pub struct Pages {
 
 /// Why a page or script was not written.
 #[derive(Debug, Error)]
-#[error("{}: cannot write: {source}", path.display())]
+#[error("{}: cannot write: {source}; name a folder that exists", path.display())]
 pub struct PageError {
     path: PathBuf,
     source: io::Error,
 }
 
-pub fn write_pages(arguments: &Pages) -> Result<(), Failure> {
+/// Writes the manual pages and the completions of a program with these arguments.
+pub fn write_pages<P: CommandFactory>(arguments: &Pages) -> Result<(), Failure> {
     let write = |name: &str, text: &[u8]| {
         let path = arguments.folder.join(name);
         fs::write(&path, text).map_err(|source| PageError { path, source })
     };
-    for (name, page) in pages(&arguments.date)? {
+    for (name, page) in pages(P::command(), &arguments.date)? {
         write(&name, &page)?;
     }
-    for (shell, name) in INSTALLED {
-        write(name, completions(shell).as_bytes())?;
+    for shell in INSTALLED {
+        let program = P::command();
+        // The file that the shell looks for.
+        let name = match shell {
+            Shell::Zsh => format!("_{}", program.get_name()),
+            shell => format!("{}.{shell}", program.get_name()),
+        };
+        write(&name, completions(program, shell).as_bytes())?;
     }
     Ok(())
 }
 
 /// The file names and texts of all pages: the program's, then one for each command.
-fn pages(date: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut program = Arguments::command().disable_help_subcommand(true);
+fn pages(program: Command, date: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut program = program.disable_help_subcommand(true);
     program.build();
-    let mut pages = vec![(format!("{NAME}.1"), page(&program, date)?)];
-    add_pages(&program, NAME, date, &mut pages)?;
+    let name = program.get_name();
+    let mut pages = vec![(format!("{name}.1"), page(&program, name, date)?)];
+    add_pages(&program, name, name, date, &mut pages)?;
     Ok(pages)
 }
 
 /// Adds the pages of a command's commands, and of theirs.
 fn add_pages(
     parent: &Command,
+    program: &str,
     name: &str,
     date: &str,
     pages: &mut Vec<(String, Vec<u8>)>,
@@ -97,8 +101,8 @@ fn add_pages(
     for command in visible(parent).filter(|command| command.get_name() != "help") {
         let name = format!("{name}-{}", command.get_name());
         let named = command.clone().display_name(name.clone());
-        pages.push((format!("{name}.1"), page(&named, date)?));
-        add_pages(command, &name, date, pages)?;
+        pages.push((format!("{name}.1"), page(&named, program, date)?));
+        add_pages(command, program, &name, date, pages)?;
     }
     Ok(())
 }
@@ -108,8 +112,9 @@ fn visible(program: &Command) -> impl Iterator<Item = &Command> {
     commands.filter(|command| !command.is_hide_set())
 }
 
-fn page(command: &Command, date: &str) -> io::Result<Vec<u8>> {
-    let name = command.get_display_name().unwrap_or(NAME);
+/// The page of a program or of one of its commands.
+fn page(command: &Command, program: &str, date: &str) -> io::Result<Vec<u8>> {
+    let name = command.get_display_name().unwrap_or(program);
     let man = Man::new(command.clone())
         .title(name.to_uppercase())
         .section("1")
@@ -127,7 +132,7 @@ fn page(command: &Command, date: &str) -> io::Result<Vec<u8>> {
     }
     let help = command.get_after_help().map(ToString::to_string);
     sections(&help.unwrap_or_default()).to_writer(&mut page)?;
-    see_also(command).to_writer(&mut page)?;
+    see_also(name, program).to_writer(&mut page)?;
     Ok(page)
 }
 
@@ -163,11 +168,10 @@ fn sections(help: &str) -> Roff {
     roff
 }
 
-fn see_also(command: &Command) -> Roff {
-    let is_program = command.get_display_name().is_none_or(|name| name == NAME);
-    let others: &[(&str, &str)] = match is_program {
+fn see_also(name: &str, program: &str) -> Roff {
+    let others: &[(&str, &str)] = match name == program {
         true => &[("wattgate", "(1), "), ("wattgated", "(8)")],
-        false => &[(NAME, "(1)")],
+        false => &[(program, "(1)")],
     };
     let mut roff = Roff::new();
     roff.control("SH", ["SEE ALSO"]);

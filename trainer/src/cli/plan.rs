@@ -16,7 +16,7 @@ use wattgate_runtime::grid::Grid;
 
 use super::inputs::{BlankArgument, BoardArgument, NamedBoard, is_same, read_corpus, set_grid};
 use super::todo::{Names, with_rows};
-use super::{Failure, ask_tell, print_json, print_text, show, values};
+use super::{Failure, ask_tell, print_json, print_text, progress_bar, show, values};
 use crate::corpus::fed::Feeding;
 use crate::corpus::modes::profiled;
 use crate::corpus::order::{Visit, descending};
@@ -28,7 +28,7 @@ use crate::learn::mean::Scales;
 use crate::learn::plan::next;
 use crate::learn::priors::Priors;
 use crate::learn::split::MIN_MODES;
-use crate::learn::teacher::Teachers;
+use crate::learn::teacher::{TEACHER_PROGRESS, Teachers};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -98,7 +98,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "descending")]
     order: OrderArgument,
     /// Seed of the random candidates
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// A corpus to write, with rows to fill in: a new file, or CORPUS
     #[arg(short, long, value_name = "FILE")]
@@ -171,13 +171,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failed = |why| Failure::Plan { why };
     let mut expected = ExpectedError::default();
     if measured.len() >= MIN_MODES {
+        let progress = progress_bar(TEACHER_PROGRESS).with_message("teacher");
         let teachers = Teachers::fit(
             &grid,
             &measured,
             &[],
             &Blend::any_board(priors),
             arguments.seed,
+            &progress,
         );
+        progress.finish_and_clear();
         let teachers = teachers.map_err(failed)?;
         let errors = expected_errors(teachers.left_out(), &teachers.predict(&offered));
         (expected.time, expected.power) = (errors.time_mape, errors.power_mape);

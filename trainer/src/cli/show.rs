@@ -43,6 +43,21 @@ pub fn percent(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.2} %"))
 }
 
+/// The least and the most time in ms and power in mW of a corpus with their units, so that a wrong unit is seen; empty if neither
+/// was measured.
+pub fn spans(times_ms: Option<[f64; 2]>, powers_mw: Option<[f64; 2]>) -> String {
+    let times = times_ms.map(|ends| {
+        let [fastest, slowest] = ends.map(|ms| time(Microseconds((1e3 * ms).round() as u32)));
+        format!("fastest step {fastest}, slowest {slowest}")
+    });
+    let powers = powers_mw.map(|ends| {
+        let [least, most] = ends.map(|mw| power(Milliwatts(mw.round() as u32)));
+        format!("least power {least}, most {most}")
+    });
+    let known: Vec<String> = times.into_iter().chain(powers).collect();
+    known.join("; ")
+}
+
 fn digits(value: f64) -> String {
     let decimals = match value {
         1000.0.. => 0,

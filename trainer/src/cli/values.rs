@@ -24,6 +24,9 @@ pub enum ValueError {
     /// Empty or too long for a corpus.
     #[error("expected a name of 1 to 64 characters, without blanks at its ends")]
     NotAName,
+    /// Not a whole number of a range.
+    #[error("expected a whole number, {least} to {most}")]
+    NotWhole { least: u64, most: u64 },
 }
 
 /// A list of minibatch sizes for a message, in ascending order.
@@ -54,6 +57,24 @@ pub fn name(text: &str) -> Result<String, ValueError> {
     fits.ok_or(ValueError::NotAName)
 }
 
+/// Parses a whole number of a range. clap's own parser says of a text that is none only that it has an invalid digit.
+pub fn whole<T: TryFrom<u64>>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, ValueError> + Clone {
+    move |text| {
+        let number = text.parse().ok();
+        let number = number.filter(|number| (least..=most).contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or(ValueError::NotWhole { least, most })
+    }
+}
+
+/// Parses a seed.
+pub fn seed(text: &str) -> Result<u64, ValueError> {
+    whole(0, u64::MAX)(text)
+}
+
 /// Parses a number of modes such as `50`, or a share of the profiled modes such as `90%`.
 pub fn amount(text: &str) -> Result<Amount, ValueError> {
     let trimmed = text.trim();
@@ -72,6 +93,19 @@ pub fn amount(text: &str) -> Result<Amount, ValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_numbers_are_of_their_range() {
+        assert_eq!(whole(1, 100)("100"), Ok(100_u16));
+        let refused = Err(ValueError::NotWhole {
+            least: 1,
+            most: 100,
+        });
+        for text in ["", "0", "101", "one", "1.5", "-1"] {
+            assert_eq!(whole::<u16>(1, 100)(text), refused, "{text}");
+        }
+        assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+    }
 
     #[test]
     fn amounts_and_modes_are_read() {

@@ -1,5 +1,9 @@
 //! What is probably not meant as a corpus has it, though it may be right: times of another unit, and clocks or powers
 //! that the board does not have. What cannot be right is a defect.
+//!
+//! Seconds of steps longer than one second look like the ms of a quicker workload, and no product of time with clock or power tells
+//! them apart: a step may be of any size, and nobody has published a least one. `check` and `fit` print the fastest and the slowest
+//! step with their units instead (`show::spans`).
 
 use std::fmt;
 

@@ -51,7 +51,7 @@ const EFFECT_ROUNDS: usize = 3;
 pub enum JoinError {
     /// They differ in what they are of.
     #[error(
-        "{name} is of {what} `{found}`, {first} of `{expected}`: a fit takes units of one board with one workload"
+        "{name} is of {what} `{found}`, {first} of `{expected}`: a fit takes units of one board with one workload; leave one of the files out"
     )]
     Other {
         /// The file.
@@ -66,7 +66,9 @@ pub enum JoinError {
         expected: String,
     },
     /// A copy says nothing of a second unit.
-    #[error("{name} has the readings of {first}: each unit needs readings of its own")]
+    #[error(
+        "{name} has the readings of {first}, but each unit needs readings of its own; leave one of the files out"
+    )]
     Copy {
         /// The file.
         name: String,
@@ -74,7 +76,7 @@ pub enum JoinError {
         first: String,
     },
     /// A unit has too few modes to tell how it differs.
-    #[error("{name} has {found} profiled modes; a unit needs at least {MIN_MODES}")]
+    #[error("{name} has {found} profiled modes; a unit needs at least {MIN_MODES}; profile more")]
     Few {
         /// The file.
         name: String,

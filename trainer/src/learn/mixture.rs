@@ -145,22 +145,26 @@ impl Mixture {
     /// Predicts each training mode by a mixture that was learned again without the modes of its fold. `modes` has the
     /// index of each mode in the fit of the teachers. `places` gives those of a fold: of the training, if they differ
     /// from those of the fit, and to predict. With `stacking` the predictions decide on the weights of the processes.
-    /// Keeps the predictions of a fold, not its mixture, which needs memory for the square of the modes.
+    /// Keeps the predictions of a fold, not its mixture, which needs memory for the square of the modes. Calls `fitted` after each
+    /// fold.
     pub(super) fn leave_out(
         &mut self,
         modes: &[usize],
         places: impl Fn(usize) -> PlacesOfFold + Sync,
         stacking: Option<f64>,
         seed: u64,
+        fitted: impl Fn() + Sync,
     ) -> Result<Vec<Expected>, SingularCovariance> {
         let of_fold = |fold: usize| {
             let is_of_fold = |at: usize| modes[at] % FOLDS == fold;
             let members: Vec<usize> = (0..modes.len()).filter(|&at| is_of_fold(at)).collect();
             if members.is_empty() {
+                fitted();
                 return Ok(Vec::new());
             }
             let places = places(fold);
             let others = self.without(is_of_fold, places.training.as_deref(), (seed, fold))?;
+            fitted();
             let predicted = |at: usize| (at, others.predictions(&[places.predicted[at]]).each(0));
             Ok(members.into_iter().map(predicted).collect())
         };

@@ -116,21 +116,21 @@ pub enum SplitError {
     TooFewPowers { found: usize, without: usize },
     /// The corpus has fewer modes than asked for, or fewer than [`MIN_MODES`] were asked for.
     #[error(
-        "cannot train on {asked} modes: the corpus has {available}, and at least {MIN_MODES} are needed"
+        "cannot train on {asked} modes: the corpus has {available}; ask for {MIN_MODES} to {available}"
     )]
     ModesOutOfRange { asked: usize, available: usize },
     /// The plan's Gaussian process has a singular covariance.
     #[error("{0}")]
     SingularCovariance(#[from] SingularCovariance),
     /// Every mode is a training mode, so none is left to score.
-    #[error("training on all {available} modes leaves none to score: ask for fewer with --modes")]
+    #[error("training on all {available} modes leaves none to score; ask for fewer with --modes")]
     NothingHeldOut { available: usize },
 }
 
 /// What an error says of modes whose runs disagree.
 pub(super) fn measure_again(modes: usize) -> String {
     match modes {
-        0 => String::new(),
+        0 => "; measure more".to_owned(),
         _ => format!("; the runs of {modes} more disagree: measure those again"),
     }
 }

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -25,6 +26,12 @@ use crate::learn::priors::Priors;
 
 /// Maximum number of training modes.
 pub const MAX_TRAINING_MODES: usize = 2_000;
+
+/// Progress steps of a fit of the processes of one target, on all modes or on those of all folds but one.
+const OF_FIT: u64 = 100;
+
+/// Progress steps of teachers: of two targets, a fit on all modes and one for each fold.
+pub const TEACHER_PROGRESS: u64 = 2 * (1 + FOLDS as u64) * OF_FIT;
 
 /// Hyperparameters of the physical processes, of time and of power.
 pub type Hyperparameters = [Option<Vec<f64>>; 2];
@@ -45,16 +52,18 @@ pub struct Teachers {
 
 impl Teachers {
     /// Fits teachers to the first [`MAX_TRAINING_MODES`] modes, which should be in random order.
-    /// Fits power if at least one mode has it.
+    /// Fits power if at least one mode has it. Advances `progress` by [`TEACHER_PROGRESS`].
     pub fn fit(
         grid: &Grid,
         used: &[Known],
         references: &[Arc<Self>],
         blend: &Blend<'_>,
         seed: u64,
+        progress: &ProgressBar,
     ) -> Result<Self, SingularCovariance> {
         let mut teachers = Self::fit_alone(grid, used, references, blend, seed)?;
-        teachers.cross_validate(used, blend, seed)?;
+        progress.inc(2 * OF_FIT);
+        teachers.cross_validate(used, blend, seed, progress)?;
         Ok(teachers)
     }
 
@@ -153,7 +162,9 @@ impl Teachers {
         used: &[Known],
         blend: &Blend<'_>,
         seed: u64,
+        progress: &ProgressBar,
     ) -> Result<(), SingularCovariance> {
+        let fitted = || progress.inc(OF_FIT);
         let stacking = Target::ALL.map(|target| {
             let is_transfer = self.around.hyperparameters(target).is_some();
             blend.stacking(is_transfer)
@@ -166,7 +177,9 @@ impl Teachers {
             predicted: of_folds[fold].as_ref().unwrap_or(&places).clone(),
             training: of_folds[fold].clone(),
         };
-        let time = self.time.leave_out(&modes, of_fold, stacking[0], seed)?;
+        let time = self
+            .time
+            .leave_out(&modes, of_fold, stacking[0], seed, fitted)?;
         let mut left_out: Vec<LeftOut> = time
             .iter()
             .zip(self.time.targets())
@@ -188,12 +201,15 @@ impl Teachers {
                     training,
                 }
             };
-            let expected = power.leave_out(&self.powered, of_fold, stacking[1], seed)?;
+            let (powered, prior) = (&self.powered, stacking[1]);
+            let expected = power.leave_out(powered, of_fold, prior, seed, fitted)?;
             let pairs = self.powered.iter().zip(&expected).zip(power.targets());
             for ((&at, expected), target) in pairs {
                 left_out[at].power = Some(expected.residual(target));
             }
             self.power = Some(power);
+        } else {
+            progress.inc(FOLDS as u64 * OF_FIT);
         }
         self.left_out = left_out;
         Ok(())
@@ -385,7 +401,8 @@ mod tests {
             })
             .collect();
         let blend = Blend::any_board(Priors::shipped());
-        let teachers = Teachers::fit(&grid, &used, &[], &blend, 1).expect("regular");
+        let teachers = Teachers::fit(&grid, &used, &[], &blend, 1, &ProgressBar::hidden());
+        let teachers = teachers.expect("regular");
         // The summary of a mixture whose weights do not sum to one would be wider or narrower.
         let shown: Vec<f64> = teachers
             .left_out()

@@ -385,7 +385,7 @@ fn too_many_modes_for_a_grid() {
 
 #[test]
 fn too_few_modes() {
-    let expected = "only 4 distinct modes have a time; at least 5 are needed";
+    let expected = "only 4 distinct modes have a time; at least 5 are needed; measure more";
     let mut lines = corpus();
     lines.truncate(5);
     let repeated = [lines.clone(), lines[1..].to_vec()].concat();
@@ -411,7 +411,7 @@ fn too_few_powers() {
     let run = run(folder.path(), "fit corpus.csv -o model.wgt");
     assert_eq!(
         run.stderr,
-        "error: corpus.csv: only 4 of the modes to train on have a power; at least 5 are needed, or none for a model of time alone\n"
+        "error: corpus.csv: only 4 of the modes to train on have a power; at least 5 are needed, or none for a model of time alone; measure more\n"
     );
     assert_eq!(run.code, 3);
 }

@@ -15,7 +15,7 @@ fn a_number_of_modes_that_the_corpus_does_not_have() {
             &format!("fit corpus.csv --modes {asked} -o model.wgt"),
         );
         let expected = format!(
-            "error: corpus.csv: cannot train on {asked} modes: the corpus has 96, and at least 5 are needed\n"
+            "error: corpus.csv: cannot train on {asked} modes: the corpus has 96; ask for 5 to 96\n"
         );
         assert_eq!((run.code, run.stderr), (2, expected));
     }
@@ -244,7 +244,7 @@ fn a_board_that_is_none() {
         (
             "orin-nano-4",
             2,
-            "--board: the clocks of `orin-nano-4` are not known: UNKNOWN is the CPU table, the GPU table, the EMC table; name them with --axes, or name a file of the board",
+            "--board: the clocks of `orin-nano-4` are not known, because these are not published of it: the CPU table, the GPU table, the EMC table; name them with --axes, or name a file of the board",
         ),
         (
             "broken.csv",

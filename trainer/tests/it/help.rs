@@ -88,7 +88,6 @@ fn every_command_has_a_page_and_is_completed() {
     let pages = commands.len() + 1;
     assert_eq!(files, pages + scripts.len());
     let refused = run(path, "pages none --date 2026-11-23");
-    let expected =
-        "error: none/wattgate-trainer.1: cannot write: No such file or directory (os error 2)\n";
+    let expected = "error: none/wattgate-trainer.1: cannot write: No such file or directory (os error 2); name a folder that exists\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (5, expected));
 }

@@ -228,7 +228,9 @@ fn a_reference_of_the_same_board_halves_the_error_and_one_of_another_does_no_har
                 let (used, others) = modes.split_at(15);
                 let blend = Blend::any_board(Priors::shipped());
                 let grid = &corpora[0].grid;
-                let fitted = Teachers::fit(grid, used, &teachers, &blend, seed).expect("a fit");
+                let hidden = indicatif::ProgressBar::hidden();
+                let fitted = Teachers::fit(grid, used, &teachers, &blend, seed, &hidden);
+                let fitted = fitted.expect("a fit");
                 let knobs: Vec<[u32; 4]> = others.iter().map(|mode| mode.knobs).collect();
                 let predicted = fitted.predict(&knobs);
                 Target::ALL.map(|target| {

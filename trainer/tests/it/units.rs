@@ -220,15 +220,15 @@ fn files_that_are_not_of_units_of_one_board_are_refused() {
     for (file, expected) in [
         (
             "work.csv",
-            "error: work.csv is of workload `work`, one.csv of `job`: a fit takes units of one board with one workload\n",
+            "error: work.csv is of workload `work`, one.csv of `job`: a fit takes units of one board with one workload; leave one of the files out\n",
         ),
         (
             "device.csv",
-            "error: device.csv is of board `tx9`, one.csv of `board`: a fit takes units of one board with one workload\n",
+            "error: device.csv is of board `tx9`, one.csv of `board`: a fit takes units of one board with one workload; leave one of the files out\n",
         ),
         (
             "copy.csv",
-            "error: copy.csv has the readings of one.csv: each unit needs readings of its own\n",
+            "error: copy.csv has the readings of one.csv, but each unit needs readings of its own; leave one of the files out\n",
         ),
         ("slow.csv", "error: slow.csv has 9"),
         ("half.csv", "error: half.csv has 0."),
@@ -249,7 +249,7 @@ fn files_that_are_not_of_units_of_one_board_are_refused() {
         few.join("\n").replace("00000001", "00000003"),
     );
     let refused = run(path, "fit one.csv few.csv -o model.wgt");
-    let expected = "error: few.csv has 3 profiled modes; a unit needs at least 5\n";
+    let expected = "error: few.csv has 3 profiled modes; a unit needs at least 5; profile more\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
     // The output is none of the inputs.
     write(path, "two.csv", other);

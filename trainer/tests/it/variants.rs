@@ -731,7 +731,8 @@ fn a_fit_warns_of_what_is_probably_not_meant() {
     assert!(fit.stderr.starts_with(expected), "{}", fit.stderr);
     // A wrong unit that may be right is seen in the report.
     assert!(
-        fit.stdout.contains("\ntimes 81 µs to 289 µs, powers "),
+        fit.stdout
+            .contains("\nfastest step 81 µs, slowest 289 µs; least power "),
         "{}",
         fit.stdout
     );

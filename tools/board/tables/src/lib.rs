@@ -61,7 +61,7 @@ pub enum BoardError {
     #[error("unknown board `{name}`; there are {}", names().join(", "))]
     NoSuchBoard { name: String },
     /// A real board whose tables are not published.
-    #[error("`{name}` cannot be simulated: UNKNOWN is {}", what.join(", "))]
+    #[error("`{name}` cannot be simulated, because these are not published of it: {}; name another board", what.join(", "))]
     Unknown { name: String, what: Vec<String> },
 }
 

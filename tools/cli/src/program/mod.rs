@@ -1,5 +1,5 @@
-//! A program as a table of commands: name, help text and function of each. `--version`, `help`, `completions` and the messages
-//! about an unknown command or option come from the table.
+//! A program as a table of commands: name, help text and function of each. `--version`, `help`, `completions`, the manual page and
+//! the messages about an unknown command or option come from the table.
 //!
 //! A help text is the one source about its command. Its first line is the command's line in the general help, and the
 //! completions read its options (`options`). The list of commands and the exit codes are added here.
@@ -7,6 +7,7 @@
 //! A command need not know `--help` and `--version`: it refuses them as unknown options, and the program answers them.
 
 mod completions;
+mod manual;
 mod options;
 
 use std::ffi::OsString;
@@ -59,6 +60,9 @@ impl<R> Command<R> {
 
 /// The commands that every program has.
 const BUILT_IN: [&str; 2] = ["help", "completions"];
+
+/// Prints the manual page. No help lists it, since it is for those who write the pages.
+const MANUAL: &str = "manual";
 
 /// The options of a program with commands.
 const OPTIONS: &str = "\
@@ -125,6 +129,7 @@ impl<R> Program<R> {
         match first.as_deref() {
             Some("help") => return self.helped(&arguments[1..]).map(Asked::Text),
             Some("completions") => return self.completed(&arguments[1..]).map(Asked::Text),
+            Some(MANUAL) => return self.manual(&arguments[1..]).map(Asked::Text),
             _ => {}
         }
         let commands = match &self.does {
@@ -132,7 +137,7 @@ impl<R> Program<R> {
             Does::Commands { commands, .. } => *commands,
         };
         let Some(first) = first else {
-            return Err("missing a command; try --help".into());
+            return Err("missing a command; --help lists them".into());
         };
         if let Some(command) = commands.iter().find(|command| command.name == first) {
             let rest = arguments.split_off(1);
@@ -176,7 +181,7 @@ impl<R> Program<R> {
     /// The answer to `completions` and the arguments that follow.
     fn completed(&self, arguments: &[OsString]) -> Result<String, Error> {
         let shell = match arguments {
-            [] => return Err(format!("missing a shell: {}", Shell::EXPECTED).into()),
+            [] => return Err(format!("missing the shell: expected {}", Shell::EXPECTED).into()),
             [shell] => shell.to_string_lossy(),
             [_, other, ..] => return Err(Error::UnexpectedArgument(other.clone())),
         };
@@ -189,6 +194,14 @@ impl<R> Program<R> {
             Error::from(format!("unknown shell `{shell}`, expected {expected}"))
         });
         Ok(completions::script(self, known?))
+    }
+
+    /// The manual page, with the date that is the argument.
+    fn manual(&self, arguments: &[OsString]) -> Result<String, Error> {
+        match arguments {
+            [date] => Ok(manual::page(self, &date.to_string_lossy())),
+            _ => Err("expected the date of the page, such as \"November 30, 2026\"".into()),
+        }
     }
 
     /// The names of all commands.
@@ -438,7 +451,7 @@ Water first.
     fn what_is_unknown_is_named_with_the_nearest() {
         let known = "expected check, run, help or completions";
         for (text, expected) in [
-            ("", "missing a command; try --help".to_owned()),
+            ("", "missing a command; --help lists them".to_owned()),
             (
                 "chek",
                 format!("unknown command `chek`, {known}; did you mean `check`?"),
@@ -456,7 +469,7 @@ Water first.
             ("-x", "invalid option '-x'".to_owned()),
             (
                 "completions",
-                "missing a shell: bash, fish or zsh".to_owned(),
+                "missing the shell: expected bash, fish or zsh".to_owned(),
             ),
             (
                 "completions ksh",

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::{env, fs};
 
 use wattgate_cli::exit::TABLE;
 
@@ -79,6 +80,30 @@ pub fn check(program: &str, misspelt: &str, right: &str) {
     if let Ok(read) = Command::new("bash").args(["-n", "-c", &script]).output() {
         assert!(read.status.success() && read.stderr.is_empty(), "{read:?}");
     }
+}
+
+/// Checks the manual page of a program without one that is written by hand. With `WATTGATE_UPDATE_GOLDEN` set, it is written anew,
+/// with the date that it has.
+#[allow(
+    dead_code,
+    reason = "some programs have a page that is written by hand"
+)]
+pub fn check_manual(program: &str, page: &str) {
+    let found = fs::read_to_string(page).unwrap_or_default();
+    let date = found.lines().find_map(|line| line.strip_prefix(".Dd "));
+    let date = date.unwrap_or("November 30, 2026");
+    let made = printed(Path::new(program), &["manual", date]);
+    if env::var_os("WATTGATE_UPDATE_GOLDEN").is_some() {
+        fs::write(page, &made).expect("the page can be written");
+    }
+    let found = fs::read_to_string(page).expect("a page");
+    assert_eq!(found, made, "{page}");
+    // A rule of mandoc's, for what can be broken.
+    let lines = made.lines().filter(|line| !line.starts_with('.'));
+    for line in lines.filter(|line| line.contains(' ')) {
+        assert!(line.len() <= 80, "{line}");
+    }
+    check_exit_status(&made);
 }
 
 /// Checks that a manual page in mdoc has the table of exit codes.

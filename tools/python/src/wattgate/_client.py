@@ -33,6 +33,9 @@ Amount = Union[SupportsInt, str]
 
 _VERSION = 1
 
+#: What to do about a daemon of another release.
+_OF_ITS_RELEASE = "install the wattgate package of its release"
+
 #: Longest line that is read, in bytes.
 _MAX_LINE = 65_536
 
@@ -229,7 +232,7 @@ class Report:
         """Reads an answer's ``ok`` and ignores the keys of later releases."""
         for field in fields(cls):
             if field.default is MISSING and field.name not in values:
-                raise ProtocolError(f"the daemon's status has no {field.name}")
+                raise ProtocolError(f"the daemon's status has no {field.name}; {_OF_ITS_RELEASE}")
         known = _known(cls, values)
         known["last_violations"] = tuple(
             Violation(**_known(Violation, violation))
@@ -336,7 +339,7 @@ class _Connection(Closing):
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
-            raise Disconnected(f"cannot connect to {path}: {error}{_advice(error)}") from error
+            raise Disconnected(f"cannot connect to {path}: {error}; {_advice(error)}") from error
         self._lines = self._socket.makefile("rb")
 
     def send(self, request: Union[str, Dict[str, Any]]) -> None:
@@ -404,7 +407,7 @@ class Lease(Closing):
                 self._connection.send("status")
                 return self._connection.receive()
             except ValueError as error:  # The file is closed.
-                raise Disconnected("the lease was closed") from error
+                raise Disconnected("the lease was closed; `lease` begins another one") from error
 
     def close(self) -> None:
         """Ends the lease."""
@@ -456,8 +459,10 @@ def _limit(
     for_ms: Optional[Amount],
 ) -> Dict[str, Any]:
     """A limit as a request has it."""
-    if (average_mw is None) != (window_ms is None) or power_mw is None:
-        raise Invalid("average_mw and window_ms need each other, and power_mw; give all three")
+    if power_mw is None:
+        raise Invalid("power_mw is None, expected mW; None lifts a limit if nothing else is given")
+    if (average_mw is None) != (window_ms is None):
+        raise Invalid("average_mw and window_ms need each other; give both")
     limit: Dict[str, Any] = {"power_mw": _power("power_mw", power_mw)}
     if average_mw is not None and window_ms is not None:
         average = {"power_mw": _power("average_mw", average_mw)}
@@ -472,11 +477,11 @@ def _limit(
 def _advice(error: OSError) -> str:
     """What to do about a daemon that cannot be reached."""
     if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
-        return "; the daemon does not run: start it with `systemctl start wattgated`"
+        return "the daemon does not run: start it with `systemctl start wattgated`"
     if error.errno in (errno.EACCES, errno.EPERM):
         group = "`sudo usermod -aG wattgate $USER`"
-        return f"; join the group of the daemon's config ({group}) and log in again"
-    return ""
+        return f"join the group of the daemon's config ({group}) and log in again"
+    return f"name the daemon's socket, which is {PATH} on a board"
 
 
 def _power(name: str, value: Amount) -> Union[int, str]:
@@ -505,14 +510,18 @@ def _seconds(name: str, value: SupportsFloat) -> float:
 
 
 def _whole(name: str, value: SupportsInt) -> int:
-    """A whole number, such as ``15000``, ``Decimal(15000)`` or one of NumPy's."""
+    """A whole number, such as ``15000``, ``Decimal(15000)`` or one of NumPy's.
+
+    The end of its name is its unit.
+    """
     try:
         whole = int(value)
         if whole == value and not isinstance(value, (bool, str)):
             return whole
     except (TypeError, ValueError, OverflowError):
         pass
-    raise Invalid(f"{name} is {value!r}, expected a whole number")
+    unit = "mW" if name.endswith("_mw") else "ms"
+    raise Invalid(f"{name} is {value!r}, expected a whole number of {unit}, such as 15000")
 
 
 def _text(name: str, value: Union[str, "os.PathLike[str]"]) -> str:
@@ -522,7 +531,7 @@ def _text(name: str, value: Union[str, "os.PathLike[str]"]) -> str:
         text = os.fspath(value)
     if isinstance(text, str):
         return text
-    raise Invalid(f"{name} is {value!r}, expected a name or a path")
+    raise Invalid(f"{name} is {value!r}, expected a text or a Path")
 
 
 def _parse(line: bytes) -> Report:
@@ -530,9 +539,10 @@ def _parse(line: bytes) -> Report:
         answer = json.loads(line)
         if answer["version"] != _VERSION:
             found = f"the daemon's version is {answer['version']}, expected {_VERSION}"
-            raise ProtocolError(f"{found}; install the wattgate package of its release")
+            raise ProtocolError(f"{found}; {_OF_ITS_RELEASE}")
         if "error" in answer:
             raise Refused(answer["error"]["name"], answer["error"]["message"])
         return Report.parse(answer["ok"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ProtocolError(f"not an answer: {line[:200]!r}") from error
+        found = f"not an answer of the daemon: {line[:80]!r}"
+        raise ProtocolError(f"{found}; name the daemon's socket") from error

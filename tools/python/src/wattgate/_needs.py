@@ -10,5 +10,8 @@ def needs(module: str, adapter: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        message = f"wattgate.{adapter} needs {package}, which cannot be imported: {error}"
+        message = (
+            f"wattgate.{adapter} needs {package}, which cannot be imported: {error}; "
+            f"install {package}, or run the Python that has it"
+        )
         raise ImportError(message, name=error.name, path=error.path) from error

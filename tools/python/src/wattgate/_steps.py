@@ -68,7 +68,7 @@ class Steps(Closing):
     def step(self, n: int = 1) -> None:
         """Counts ``n`` steps. Costs a fraction of a microsecond if no datagram is due."""
         if n < 0:
-            raise ValueError(f"n is {n}, expected 0 or more")
+            raise ValueError(f"n is {n}, expected 0 or more steps")
         self._count += n
         now = monotonic()
         if now >= self._due:
@@ -80,7 +80,7 @@ class Steps(Closing):
         Call it before :meth:`step`, so that a datagram has the parts of the steps that it counts.
         """
         if not (fetch >= 0 and compute >= 0):
-            raise ValueError(f"fetch is {fetch} and compute {compute}, expected 0 or more")
+            raise ValueError(f"fetch is {fetch} and compute {compute}, expected 0 or more seconds")
         self._fetch = (self._fetch or 0.0) + fetch
         self._compute += compute
 

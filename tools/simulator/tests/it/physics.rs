@@ -44,12 +44,12 @@ fn every_board_is_described_and_boards_with_unknown_tables_are_refused() {
     let refused = Board::named("xavier-nx").expect_err("no EMC table is published");
     assert_eq!(
         refused.to_string(),
-        "`xavier-nx` cannot be simulated: UNKNOWN is the EMC table"
+        "`xavier-nx` cannot be simulated, because these are not published of it: the EMC table; name another board"
     );
     let refused = Board::named("thor-t5000").expect_err("no GPU table is published");
     assert_eq!(
         refused.to_string(),
-        "`thor-t5000` cannot be simulated: UNKNOWN is the GPU table, the lower end of the CPU table, \
+        "`thor-t5000` cannot be simulated, because these are not published of it: the GPU table, the lower end of the CPU table, \
          the caps of 120W, 90W and 70W"
     );
     assert!(matches!(

@@ -84,6 +84,9 @@ pub enum Failure {
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
+    /// Neither of two arguments is given, or both are.
+    #[error("expected either {0}")]
+    Either(&'static str),
     /// A workstation, for example.
     #[error(
         "this machine is no Jetson, so its cores and clocks stay as they are; name the folder of a simulated board with --root"
@@ -163,6 +166,7 @@ impl Failed for Failure {
         match self {
             Self::Arguments(_)
             | Self::Missing(_)
+            | Self::Either(_)
             | Self::Exclusive(..)
             | Self::Aim(_)
             | Self::Group(GroupError::Unknown(_)) => exit::ARGUMENTS,

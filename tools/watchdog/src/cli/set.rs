@@ -117,8 +117,8 @@ pub fn limit(mut arguments: Parser) -> Result<(), Failure> {
             program: Some("wattgated set-limit".to_owned()),
         })),
         _ => {
-            return Err(Failure::Missing(
-                "one of two: POWER, such as 15W, with its options; or --lift, alone or with --of",
+            return Err(Failure::Either(
+                "POWER, such as 15W, with its options, or --lift, alone or with --of",
             ));
         }
     };
@@ -181,8 +181,8 @@ pub fn aim(mut arguments: Parser) -> Result<(), Failure> {
     }
     let wanted = said.wanted()?;
     if wanted.is_some() == is_lifted {
-        return Err(Failure::Missing(
-            "one of two: --objective, such as least-energy, with or without a deadline; or --lift alone",
+        return Err(Failure::Either(
+            "--objective, such as least-energy, with or without a deadline, or --lift alone",
         ));
     }
     ask(

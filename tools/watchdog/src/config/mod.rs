@@ -89,6 +89,7 @@ fn advice(why: &io::Error) -> &'static str {
         }
         io::ErrorKind::PermissionDenied => "; run this as root",
         io::ErrorKind::InvalidData => "; save it as UTF-8",
+        io::ErrorKind::IsADirectory => "; name a file in it with --config",
         _ => "",
     }
 }

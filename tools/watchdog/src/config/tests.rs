@@ -530,7 +530,7 @@ fn an_objective_and_a_deadline_are_named() {
     }
     let error = refused(&line("fastest", "33ms"));
     assert!(
-        error.starts_with("w.toml: the fastest mode has no use for a deadline: "),
+        error.starts_with("w.toml: the fastest mode has no use for a deadline; "),
         "{error}"
     );
     let text = format!(

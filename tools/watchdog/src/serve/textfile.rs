@@ -20,7 +20,7 @@ const FILE_MODE: u32 = 0o644;
 
 /// The file cannot be written.
 #[derive(Debug, Error)]
-#[error("metrics: {}: {source}", path.display())]
+#[error("metrics: {}: cannot be written: {source}; name a file in a folder that exists", path.display())]
 pub struct TextfileError {
     path: PathBuf,
     source: io::Error,

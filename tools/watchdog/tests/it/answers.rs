@@ -243,7 +243,7 @@ fn a_metrics_file_that_cannot_be_written_is_reported_once() {
     assert_eq!(
         error,
         format!(
-            "metrics: {}: No such file or directory (os error 2)",
+            "metrics: {}: cannot be written: No such file or directory (os error 2); name a file in a folder that exists",
             path.display()
         )
     );

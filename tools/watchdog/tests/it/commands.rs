@@ -473,7 +473,7 @@ fn wrong_arguments_are_refused() {
         assert_eq!(code, Some(2), "{errors}");
         errors
     };
-    assert_eq!(run(&[]), "error: missing a command; try --help\n");
+    assert_eq!(run(&[]), "error: missing a command; --help lists them\n");
     assert_eq!(
         run(&["walk"]),
         "error: unknown command `walk`, expected check, once, run, status, watch, set-limit, lease, set-aim, set-model, \
@@ -481,15 +481,15 @@ fn wrong_arguments_are_refused() {
     );
     assert_eq!(
         run(&["set-limit"]),
-        "error: missing one of two: POWER, such as 15W, with its options; or --lift, alone or with --of\n"
+        "error: expected either POWER, such as 15W, with its options, or --lift, alone or with --of\n"
     );
     assert_eq!(
         run(&["set-limit", "15W", "--lift"]),
-        "error: missing one of two: POWER, such as 15W, with its options; or --lift, alone or with --of\n"
+        "error: expected either POWER, such as 15W, with its options, or --lift, alone or with --of\n"
     );
     assert_eq!(
         run(&["set-limit", "--lift", "--for", "10min"]),
-        "error: missing one of two: POWER, such as 15W, with its options; or --lift, alone or with --of\n"
+        "error: expected either POWER, such as 15W, with its options, or --lift, alone or with --of\n"
     );
     assert_eq!(
         run(&["set-limit", "15W", "--for", "1h", "--for", "2h"]),

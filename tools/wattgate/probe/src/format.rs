@@ -42,13 +42,15 @@ pub enum ProbeError {
     #[error("damaged: {0}; copy the probe again")]
     Damaged(io::Error),
     /// The file, or what is in it, is larger than any probe.
-    #[error("too large for a probe")]
+    #[error("too large for a probe; name a file of `wattgate probe`")]
     TooLarge,
     /// The first line is not the header of a probe.
     #[error("no probe: line 1 is not a header with a version; name a file of `wattgate probe`")]
     NoHeader,
     /// The probe was made by a later wattgate.
-    #[error("version {found} of the format, expected {VERSION}; use a later wattgate")]
+    #[error(
+        "version {found} of the format, expected {VERSION}; install the wattgate of that release, or a later one"
+    )]
     Version { found: u32 },
     /// A line is not a record of this version.
     #[error("line {line}: {why}")]
@@ -73,7 +75,9 @@ pub enum ProbeError {
     #[error("line {line}: the time is not later than the one before")]
     Time { line: usize },
     /// The last line is not the record `end` with the number of records.
-    #[error("incomplete: the last line is not `end` with the number of records")]
+    #[error(
+        "incomplete: the last line is not `end` with the number of records; copy the probe again"
+    )]
     NoEnd,
 }
 

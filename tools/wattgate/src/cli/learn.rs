@@ -74,7 +74,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
             "--limit" => power = Some(limit(parser)?),
             "--model" => model = Some(PathBuf::from(parser.value()?)),
             "--hold" => {
-                let seconds = within(parser, "--hold", 1.0..=1e9, "1 … 1000000000")?;
+                let seconds = within(parser, "--hold", 1.0..=1e9, "1 … 1000000000 seconds")?;
                 time = Some(Duration::from_secs_f64(seconds));
             }
             option => return plan.take(option, parser),
@@ -229,7 +229,9 @@ fn learn(
     let known = corpus.rows.len();
     let mut further = 0;
     let scribe = Scribe::start(corpus);
+    let mut going = hold::Going::new();
     let seen = |now: Duration, count: Option<Count>, report: &Report| {
+        going.see(now, count, report);
         findings.see(now, count, report);
         if findings.is_due(now) {
             shown = findings.show();

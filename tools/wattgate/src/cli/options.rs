@@ -98,7 +98,9 @@ impl Common {
                 // Settings are saved under their paths, for any later start.
                 self.root = path::absolute(&root).unwrap_or(root);
             }
-            "--speed" => self.speed = within(parser, "--speed", 0.1..=100.0, "0.1 … 100")?,
+            "--speed" => {
+                self.speed = within(parser, "--speed", 0.1..=100.0, "a factor of 0.1 … 100")?
+            }
             "--json" => self.json = true,
             option => return self.workload.take(option, parser),
         }
@@ -229,11 +231,11 @@ impl Plan {
                 self.references.push(reference);
             }
             "--spread" => {
-                let percent = within(parser, "--spread", 0.01..=20.0, "0.01 … 20")?;
+                let percent = within(parser, "--spread", 0.01..=20.0, "0.01 … 20 percent")?;
                 self.rules.spread = percent / 100.0;
             }
             "--longest" => {
-                let seconds = within(parser, "--longest", 1.0..=3600.0, "1 … 3600")?;
+                let seconds = within(parser, "--longest", 1.0..=3600.0, "1 … 3600 seconds")?;
                 self.rules.longest = Duration::from_secs_f64(seconds);
             }
             "--caps" => self.caps = true,
@@ -243,7 +245,7 @@ impl Plan {
                 self.feeding.minibatch = Some(size);
             }
             "--workers" => {
-                let workers = within(parser, "--workers", 0..=MAX_WORKERS, "0 … 1024")?;
+                let workers = within(parser, "--workers", 0..=MAX_WORKERS, "0 … 1024 workers")?;
                 self.feeding.workers = Some(workers);
             }
             "--storage" => self.feeding.storage = Some(storage(parser)?),
@@ -276,7 +278,7 @@ fn storage(parser: &mut Parser) -> Result<String, Failure> {
     is_name.then(|| value.clone()).ok_or(Failure::Value {
         option: "--storage",
         value,
-        expected: "a name of 1 to 64 characters",
+        expected: "a name of 1 to 64 characters, such as nvme",
     })
 }
 

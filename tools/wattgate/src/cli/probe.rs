@@ -77,7 +77,7 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
         match argument {
             Arg::Short('o') => output = Some(PathBuf::from(parser.value()?)),
             Arg::Long("seconds") => {
-                seconds = within(&mut parser, "--seconds", 0.0..=3600.0, "0 … 3600")?;
+                seconds = within(&mut parser, "--seconds", 0.0..=3600.0, "0 … 3600 seconds")?;
             }
             Arg::Long("root") => root = PathBuf::from(parser.value()?),
             Arg::Long("json") => json = true,

@@ -59,7 +59,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
             "--limit" => power = Some(limit(parser)?),
             "--model" => model = Some(PathBuf::from(parser.value()?)),
             "--time" => {
-                let seconds = within(parser, "--time", 1.0..=1e9, "1 … 1000000000")?;
+                let seconds = within(parser, "--time", 1.0..=1e9, "1 … 1000000000 seconds")?;
                 time = Some(Duration::from_secs_f64(seconds));
             }
             option => {

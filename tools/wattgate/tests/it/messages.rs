@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use wattgate_board::{Disobedience, SampleError};
 use wattgate_board_tables::Board as Description;
+use wattgate_profiler::cli::Failure;
 use wattgate_profiler::planner::PlannerError;
 use wattgate_profiler::row::{CorpusError, Mark, Of};
 use wattgate_profiler::session::SessionError;
+use wattgate_profiler::steps::pattern::NoCount;
 use wattgate_profiler::steps::tally::Notice;
 use wattgate_profiler::world::Exit;
 use wattgate_runtime::Milliwatts;
@@ -60,8 +62,13 @@ fn messages_of_states_are_the_golden_ones() {
         is: Some(1_300_500_000),
         why: None,
     };
-    let telling =
-        "the workload counts its steps on the socket that WATTGATE_SOCKET names".to_owned();
+    let telling = "let the workload send its steps to the socket that WATTGATE_SOCKET names, which is /run/wattgate/7.sock, one \
+                   line `steps=N` with the steps since its start, or count those of its output with --steps-from"
+        .to_owned();
+    let pattern =
+        "--steps-from `tqdm` has found no count; there is no output: a program may buffer it (start it with \
+                   `stdbuf -oL`), and some bars are drawn only in a terminal"
+            .to_owned();
     let command = "wattgate-trainer plan --ask-tell".to_owned();
     let path = || Path::new("yolo.csv").to_owned();
     let sensor = SampleError {
@@ -73,7 +80,7 @@ fn messages_of_states_are_the_golden_ones() {
             waited: Duration::from_secs(60),
             telling: telling.clone(),
         },
-        SessionError::NoCount { telling },
+        SessionError::NoCount { telling: pattern },
         SessionError::Backwards { from: 100, to: 3 },
         SessionError::Minibatch {
             stated: 16,
@@ -116,6 +123,34 @@ fn messages_of_states_are_the_golden_ones() {
             source: io::Error::from_raw_os_error(32),
         },
     ];
+    let counts = [
+        NoCount::Fraction("1.5".to_owned()),
+        NoCount::Part {
+            found: "86".to_owned(),
+            number: "5.86k".to_owned(),
+        },
+        NoCount::Rounded("5.86k".to_owned()),
+        NoCount::Unit("3 ms".to_owned()),
+    ];
+    let failures = [
+        Failure::Few {
+            measured: 3,
+            corpus: path(),
+        },
+        Failure::ToldName {
+            told: "my model".to_owned(),
+        },
+        Failure::Refused {
+            why: "its highest mode draws 0.04 W".to_owned(),
+            corpus: path(),
+        },
+        Failure::Exceeded,
+        Failure::Yielded,
+        Failure::Folder {
+            path: "yolo.wgt".into(),
+            folder: "/var/lib/wattgate/models/orin-agx-64".into(),
+        },
+    ];
     let corpora = [
         CorpusError::Other {
             path: path(),
@@ -148,8 +183,10 @@ fn messages_of_states_are_the_golden_ones() {
     ];
     let lines = sessions.iter().map(SessionError::to_string);
     let lines = lines.chain(planners.iter().map(PlannerError::to_string));
+    let lines = lines.chain(corpora.iter().map(CorpusError::to_string));
+    let lines = lines.chain(counts.iter().map(NoCount::to_string));
     let lines: Vec<String> = lines
-        .chain(corpora.iter().map(CorpusError::to_string))
+        .chain(failures.iter().map(Failure::to_string))
         .chain(notices.iter().map(Notice::to_string))
         .collect();
     let golden = Path::new(GOLDEN).join("messages-of-states.txt");

@@ -169,7 +169,7 @@ fn wrong_arguments_and_defective_probes_have_their_exit_codes() {
         (
             &["probe", "--seconds", "4000"],
             2,
-            "--seconds: expected 0 … 3600, found `4000`",
+            "--seconds: expected 0 … 3600 seconds, found `4000`",
         ),
         (
             &["probe", "board"],

@@ -29,7 +29,7 @@ pub enum AdviceError {
     Joint(#[from] JointError),
     /// No profiled mode is within the limit.
     #[error(
-        "no profiled mode of the feeding with the most modes is within {limit_w} W; the least draws {least_w:.2} W"
+        "no profiled mode of the feeding with the most modes is within {limit_w} W; the least draws {least_w:.2} W; raise --limit, or profile lower modes"
     )]
     OverLimit { limit_w: f64, least_w: f64 },
 }

@@ -28,7 +28,7 @@ pub enum BreakdownError {
         found: String,
     },
     /// No row has a time.
-    #[error("no row has a time")]
+    #[error("no row has a time; profile the modes again")]
     NoTimes,
 }
 

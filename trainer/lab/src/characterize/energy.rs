@@ -43,7 +43,7 @@ pub enum SampleError {
         before: f64,
     },
     /// A single sample spans no time.
-    #[error("{}: found {found} samples, expected at least two", path.display())]
+    #[error("{}: the file has {found} of the two samples that are needed; log for longer", path.display())]
     TooFew { path: PathBuf, found: usize },
 }
 

@@ -26,26 +26,34 @@ pub const MOST_MODES: usize = 20;
 pub enum FourModesError {
     /// The corpora share too few or too many modes.
     #[error(
-        "the corpora share {found} modes with a time and a power, expected 5 … {MOST_MODES} to try all sets of four"
+        "the corpora share {found} modes with a time and a power, expected 5 … {MOST_MODES} to try all sets of four; profile the same modes of each, or name other corpora"
     )]
     Modes { found: usize },
     /// The corpora are of several boards.
-    #[error("the corpora are of `{first}` and `{found}`, expected one board")]
+    #[error(
+        "the corpora are of `{first}` and `{found}`, expected one board; leave out those of the other"
+    )]
     Boards { first: String, found: String },
     /// Measured and simulated corpora are mixed.
-    #[error("some corpora are measured and some simulated, expected one kind")]
+    #[error(
+        "some corpora are measured and some simulated, expected one kind; leave out those of the other"
+    )]
     Kinds,
     /// A stored set has a mode twice.
-    #[error("mode {mode:?} is one of the four twice, expected four different ones")]
+    #[error(
+        "mode {mode:?} is one of the four twice, expected four different ones; run `characterize modes` again"
+    )]
     Equal { mode: [u32; 4] },
     /// A stored set is for another board.
-    #[error("the four modes are of `{stored}`, the corpus is of `{found}`")]
+    #[error(
+        "the four modes are of `{stored}`, the corpus is of `{found}`; name a corpus or a file of modes of the same board"
+    )]
     OtherBoard { stored: String, found: String },
     /// The corpus of a new network lacks one of the four modes.
-    #[error("the corpus has no time and power of mode {mode:?}, one of the four: profile it")]
+    #[error("the corpus has no time and power of mode {mode:?}, one of the four; profile it")]
     NotProfiled { mode: [u32; 4] },
     /// A stored set does not have four modes.
-    #[error("{found} modes are stored, expected four")]
+    #[error("{found} modes are stored, expected four; run `characterize modes` again")]
     NotFour { found: usize },
     /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]

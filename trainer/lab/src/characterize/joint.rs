@@ -28,7 +28,7 @@ pub const LEAST_MODES_OF_FEEDING: usize = 4;
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum JointError {
     /// No feeding has enough modes.
-    #[error("no feeding has {LEAST_MODES_OF_FEEDING} modes with a time and a power")]
+    #[error("no feeding has {LEAST_MODES_OF_FEEDING} modes with a time and a power; profile more")]
     TooFewModes,
     /// The covariance matrix of a Gaussian process is singular.
     #[error("{0}")]

@@ -6,7 +6,7 @@ use wattgate_cli::quantity;
 use wattgate_runtime::{Milliwatts, PowerMode};
 
 use super::inputs::{RowsArguments, read_fed};
-use super::{Failure, print_json, print_text, show};
+use super::{Failure, print_json, print_text, show, values};
 use crate::characterize::advice::{Advice, Choice, advise};
 
 const EXAMPLE: &str = "\
@@ -35,7 +35,7 @@ pub struct Arguments {
     #[arg(long, value_name = "POWER", value_parser = quantity::power)]
     limit: Milliwatts,
     /// Seed of the models
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Print JSON
     #[arg(long)]

@@ -56,7 +56,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     network: PathBuf,
     /// Samples in a batch [default: as in the file]
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "B", value_parser = values::whole::<u32>(1, 4096))]
     batch: Option<u32>,
     /// How the network is run
     #[arg(long, value_name = "NAME", value_enum, default_value = "pytorch")]
@@ -87,7 +87,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     calls: Option<PathBuf>,
     /// Seed of the training
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Widths of the hidden layers of the exported network
     #[arg(long, value_name = "WIDTHS", value_enum, default_value = "32")]

@@ -71,10 +71,10 @@ pub struct Compared {
     )]
     sampling: Vec<SamplingArgument>,
     /// Number of runs, with the seeds from --seed on
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::whole::<u64>(1, 1000))]
     runs: u64,
     /// Seed of the first run
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Widths of the hidden layers of exported networks
     #[arg(long, value_name = "WIDTHS", value_enum, default_value = "32")]

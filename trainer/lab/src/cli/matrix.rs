@@ -47,10 +47,10 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "HOW", default_value = "random")]
     sampling: SamplingArgument,
     /// Runs of each cell, with the seeds from --seed on
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = values::whole::<u64>(1, 1000))]
     runs: u64,
     /// Seed of the first run
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Print JSON
     #[arg(long)]

@@ -20,7 +20,7 @@ use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::{Jobs, ShardError};
 use wattgate_trainer::cli::{
-    self, SamplingArgument, ShapeArgument, inputs, progress_bar, reading_bar, show, values,
+    self, SamplingArgument, ShapeArgument, inputs, pages, progress_bar, reading_bar, show, values,
 };
 use wattgate_trainer::plan::SplitError;
 
@@ -78,6 +78,12 @@ enum Command {
     Figures(figures::Arguments),
     /// Print what a command prints, from the parts that its shards have printed
     Merge(Merge),
+    /// Print the completions of a shell
+    #[command(after_help = pages::example("wattgate-lab"))]
+    Completions(pages::Completions),
+    /// Write manual pages and completions
+    #[command(hide = true)]
+    Pages(pages::Pages),
 }
 
 const MERGE: &str = "\
@@ -131,9 +137,9 @@ enum Failure {
     Samples(#[from] SampleError),
     #[error("--samples has {found} numbers for {corpora} corpora; name one for each")]
     SamplesOfEach { corpora: usize, found: usize },
-    #[error("{}: --samples needs the column `minibatch`", path.display())]
+    #[error("{}: --samples needs the column `minibatch`; add it, or leave --samples out", path.display())]
     NoMinibatch { path: PathBuf },
-    #[error("{}: not a file of `characterize modes`: {why}", path.display())]
+    #[error("{}: not a file of `characterize modes`: {why}; name one that it wrote", path.display())]
     Stored {
         path: PathBuf,
         why: serde_json::Error,
@@ -238,6 +244,8 @@ fn dispatch() -> Result<(), Failure> {
         Command::Compose(arguments) => compose::run(&arguments),
         Command::Figures(arguments) => figures::run(&arguments, &jobs),
         Command::Merge(_) => Err(ShardError::NoParts.into()),
+        Command::Completions(arguments) => Ok(pages::print_completions::<Arguments>(&arguments)?),
+        Command::Pages(arguments) => Ok(pages::write_pages::<Arguments>(&arguments)?),
     }
 }
 

@@ -7,8 +7,8 @@ use wattgate_cli::quantity::{QuantityError, power};
 use wattgate_cli::shard::Ran;
 use wattgate_runtime::{Confidence, Milliwatts};
 
-use super::Failure;
 use super::evaluate::Compared;
+use super::{Failure, values};
 use crate::compare::optimize::{Choosing, Limits, Optimization, optimize};
 use crate::compare::plots;
 
@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_name = "P", value_parser = quantity::confidence, default_value = "0.95")]
     confidence: Confidence,
     /// Number of modes that may be measured under each limit before the choice
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = values::whole::<u16>(1, 100))]
     tries: u16,
 }
 

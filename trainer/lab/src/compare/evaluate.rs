@@ -114,9 +114,11 @@ impl Comparison<'_> {
         apply: impl Fn(&TrainedRun<'_>) -> Result<T, CompareError> + Sync,
     ) -> Result<Vec<T>, CompareError> {
         Reference::refuse_own(self.references, self.corpus, &[])?;
+        progress.set_message("prepare");
         for method in self.methods {
-            method.prepare(self.references);
+            method.prepare(self.references, &ProgressBar::hidden());
         }
+        progress.set_message("run");
         let one = |&&(sampling, amount, method, run): &&Run<'_>| {
             let seed = self.seed.wrapping_add(run);
             let split =

@@ -130,7 +130,7 @@ enum Bound {
 pub enum FiguresError {
     #[error("{}: cannot read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{}: not a file of results: {why}", path.display())]
+    #[error("{}: not a file of results: {why}; expected one such as RESULTS.json", path.display())]
     Defect { path: PathBuf, why: String },
     #[error("RESULTS.json has no run `{name}`; it has {known}")]
     NoRun { name: String, known: String },
@@ -140,15 +140,19 @@ pub enum FiguresError {
         command: String,
         how: String,
     },
-    #[error("the figure `{figure}` is not in what `{command}` prints: {why}")]
+    #[error(
+        "the figure `{figure}` is not in what `{command}` prints: {why}; correct its pattern in RESULTS.json"
+    )]
     Take {
         figure: String,
         command: String,
         why: String,
     },
-    #[error("{}: not in a git repository, whose texts show the figures", folder.display())]
+    #[error("{}: not in a git repository, whose texts show the figures; name the RESULTS.json of the project", folder.display())]
     NoRepository { folder: PathBuf },
-    #[error("{count} figures differ from RESULTS.json; they are above")]
+    #[error(
+        "{count} figures differ from RESULTS.json and are named above; without --check they are written"
+    )]
     Differ { count: usize },
     #[error("{0}")]
     Output(#[from] OutputError),

@@ -93,29 +93,29 @@ pub enum KernelProblem {
     #[error("{0}")]
     Text(#[from] Problem),
     /// Two columns say the same.
-    #[error("says the same as another column of the header")]
+    #[error("says the same as another column of the header; delete one of them")]
     SaidTwice,
     /// The parameters make no call.
     #[error("{0}")]
     Call(#[from] CallError),
     /// A knob is blank in some rows only.
     #[error(
-        "blank in some rows and not in others; a knob that the board does not vary is blank in all"
+        "blank in some rows and not in others; fill it in, or clear it in all rows if the board does not vary it"
     )]
     HalfBlank,
     /// Rows of another board.
     #[error(
-        "expected `{first}` as in the rows before, found `{found}`: a kernel model is one of one board"
+        "expected `{first}` as in the rows before, found `{found}`: a kernel model is of one board; write a file for each board"
     )]
     Mixed { first: String, found: String },
     /// Neither time nor power.
-    #[error("neither time_ms nor power_mw")]
+    #[error("neither time_ms nor power_mw; fill one in, or delete the row")]
     NotMeasured,
     /// The same file twice.
-    #[error("the file is named twice")]
+    #[error("the file is named twice; name it once")]
     Twice,
     /// More units than 16 bits can count.
-    #[error("more than {} units", u16::MAX)]
+    #[error("more than {} units; leave some out", u16::MAX)]
     TooManyUnits,
 }
 

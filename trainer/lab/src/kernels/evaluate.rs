@@ -19,21 +19,23 @@ pub enum ScoreError {
     #[error("no unit `{name}`; the corpus has {}", units.join(", "))]
     NoSuchUnit { name: String, units: Vec<String> },
     /// A test unit is named twice.
-    #[error("unit `{name}` is named twice")]
+    #[error("unit `{name}` is named twice; name it once")]
     UnitTwice { name: String },
     /// No unit is left to train on.
-    #[error("no unit is left to train on; the corpus has {}", units.join(", "))]
+    #[error("no unit is left to train on; name fewer with --test-units than the corpus has, which are {}", units.join(", "))]
     NoTraining { units: Vec<String> },
     /// No kernel has enough rows.
-    #[error("no kernel has {LEAST_ROWS} rows to train on and one to score")]
+    #[error("no kernel has {LEAST_ROWS} rows to train on and one to score; measure more rows")]
     TooFewRows,
     /// A comparison of units needs several.
     #[error(
-        "the corpus has {found} units; a comparison needs at least {needed}: two to score, the others train"
+        "the corpus has {found} units; a comparison needs at least {needed}: two to score, the others train; measure more units"
     )]
     TooFewUnits { found: usize, needed: usize },
     /// How far a unit lies from others cannot be learned from one.
-    #[error("the corpus has one unit; how far another one lies shows from two on")]
+    #[error(
+        "the corpus has one unit, expected two or more, which show how far units differ; measure another unit"
+    )]
     OneUnit,
     /// Learning failed.
     #[error("{kernel}: {why}")]

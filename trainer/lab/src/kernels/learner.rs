@@ -34,7 +34,7 @@ pub const NAMES: [&str; 2] = ["wattgate", "forust"];
 #[derive(Debug, Error)]
 pub enum LearnError {
     /// Fewer than [`LEAST_ROWS`] rows have the target.
-    #[error("{found} rows have a {target}; at least {LEAST_ROWS} are needed")]
+    #[error("{found} rows have a {target}; at least {LEAST_ROWS} are needed; measure more")]
     TooFewRows { target: Target, found: usize },
     /// The crate forust failed.
     #[error("forust: {0}")]

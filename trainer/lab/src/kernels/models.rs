@@ -286,13 +286,13 @@ pub enum ModelsError {
     #[error("{}: cannot read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// Another file.
-    #[error("{}: not a file of `wattgate-lab kernels fit`", path.display())]
+    #[error("{}: not a file of `wattgate-lab kernels fit`; name one that it wrote", path.display())]
     NotModels { path: PathBuf },
     /// Written by another version of the trainer.
     #[error("{}: of another version of the trainer; run `kernels fit` again", path.display())]
     OtherVersion { path: PathBuf },
     /// Bytes are missing or were changed.
-    #[error("{}: truncated or damaged", path.display())]
+    #[error("{}: truncated or damaged; copy the file again, or run `kernels fit` again", path.display())]
     Damaged { path: PathBuf },
 }
 

@@ -86,13 +86,13 @@ pub enum SearchError {
     #[error("{}: cannot read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// A line is defective.
-    #[error("{}: not a file of `wattgate-lab kernels search`: {why}", path.display())]
+    #[error("{}: not a file of `wattgate-lab kernels search`: {why}; name one that it wrote", path.display())]
     Defect { path: PathBuf, why: String },
     /// The results are those of another search.
     #[error("{}: the results are those of another corpus or seed; name another file", path.display())]
     Other { path: PathBuf },
     /// No kernel has enough rows.
-    #[error("no kernel has {LEAST_ROWS} rows to train on and one to score")]
+    #[error("no kernel has {LEAST_ROWS} rows to train on and one to score; measure more rows")]
     TooFewRows,
 }
 

@@ -10,8 +10,10 @@ mod random;
 mod trees;
 mod wattgate;
 
+pub use powertrain_nn::recipe_progress;
 pub use wattgate::Wattgate;
 
+use indicatif::ProgressBar;
 use thiserror::Error;
 use wattgate_runtime::guard::GuardError;
 use wattgate_runtime::{Confidence, FormatError};
@@ -33,10 +35,11 @@ pub trait Method: Sync {
         false
     }
 
-    /// Does the work that all tasks with the same references share; called once before them.
-    fn prepare(&self, _references: &[Reference]) {}
+    /// Does the work that all tasks with the same references share; called once before them. PowerTrain's recipe advances
+    /// `progress` by [`recipe_progress`] of the references' modes.
+    fn prepare(&self, _references: &[Reference], _progress: &ProgressBar) {}
 
-    /// Trains on the modes of a task.
+    /// Trains on the modes of a task. wattgate and PowerTrain's recipe advance its progress.
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError>;
 }
 
@@ -99,7 +102,9 @@ pub enum MethodError {
         known: String,
     },
     /// The corpus has no powers, so no mode can be chosen under a power limit.
-    #[error("no power was measured, so no mode can be chosen under a power limit")]
+    #[error(
+        "no power was measured, so no mode can be chosen under a power limit; name a corpus with powers"
+    )]
     NoPower,
 }
 

@@ -14,6 +14,7 @@ use burn::optim::{
 };
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor, TensorCreationOptions, TensorData};
+use indicatif::ProgressBar;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wattgate_runtime::grid::Grid;
@@ -50,7 +51,7 @@ impl Method for PowertrainNn {
     fn train(&self, task: &Task<'_>) -> Result<Box<dyn Trained>, MethodError> {
         predict_each(task, |target| {
             let training = Training::from_modes(task.used, target)?;
-            Some(training.run(None, Loss::Square, task.seed))
+            Some(training.run(None, Loss::Square, task.seed, task.progress))
         })
     }
 }
@@ -70,6 +71,22 @@ pub fn predict_each(
         spread: None,
         time_spread: None,
     })))
+}
+
+/// Of this many modes, those that decide which epoch provides the weights.
+fn validated(modes: usize) -> usize {
+    (modes / 10).max(1)
+}
+
+/// How often an epoch has each training mode.
+fn repeats(modes: usize) -> usize {
+    if modes <= 100 { 40 } else { 5 }
+}
+
+/// Steps of Adam for the time and the power of this many modes.
+pub fn recipe_progress(modes: usize) -> u64 {
+    let rows = (modes - validated(modes)) * repeats(modes);
+    (2 * POWERTRAIN_EPOCHS * rows.div_ceil(POWERTRAIN_BATCH)) as u64
 }
 
 /// The loss function.
@@ -106,26 +123,32 @@ impl Training {
     }
 
     /// Trains from scratch, or fine-tunes a reference network with a fresh last layer.
-    pub fn run(&self, reference: Option<&Recipe>, loss: Loss, seed: u64) -> Recipe {
+    pub fn run(
+        &self,
+        reference: Option<&Recipe>,
+        loss: Loss,
+        seed: u64,
+        progress: &ProgressBar,
+    ) -> Recipe {
         let single = TensorCreationOptions::from(&Device::flex().autodiff());
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        self.run_with(reference, loss, &single, &mut random)
+        self.run_with(reference, loss, &single, &mut random, progress)
     }
 
-    /// `options` have the device, and the precision of all numbers.
+    /// `options` have the device, and the precision of all numbers. Advances `progress` by one for each step of Adam.
     fn run_with(
         &self,
         reference: Option<&Recipe>,
         loss: Loss,
         options: &TensorCreationOptions,
         random: &mut impl Rng,
+        progress: &ProgressBar,
     ) -> Recipe {
         let mut recipe = self.start(reference, options, random);
         let mut order: Vec<usize> = (0..self.modes.len()).collect();
         shuffle(&mut order, random);
-        let (validation, training) = order.split_at((order.len() / 10).max(1));
-        let repeats = if self.modes.len() <= 100 { 40 } else { 5 };
-        let mut rows: Vec<usize> = training.repeat(repeats);
+        let (validation, training) = order.split_at(validated(order.len()));
+        let mut rows: Vec<usize> = training.repeat(repeats(order.len()));
         let (x, y) = self.rows(validation, &recipe, options);
         let mut adam = ModuleOptimizer::from(Adam);
         let mut best = (f64::INFINITY, recipe.network.clone());
@@ -135,6 +158,7 @@ impl Training {
             for batch in rows.chunks(POWERTRAIN_BATCH) {
                 let batch = self.rows(batch, &recipe, options);
                 network = step(network, &mut adam, batch, loss, options, random);
+                progress.inc(1);
             }
             let cost: f64 = loss
                 .compute(network.forward(x.clone(), None), y.clone())
@@ -473,11 +497,24 @@ mod tests {
     #[test]
     fn whole_trainings_are_those_of_keras() {
         let training = training();
-        let whole = training.run_with(None, Loss::Square, &double(), &mut SplitMix64(2));
+        let hidden = ProgressBar::hidden();
+        let whole = training.run_with(None, Loss::Square, &double(), &mut SplitMix64(2), &hidden);
         assert_like_keras("square", &training, &whole);
-        let transfer = training.run_with(Some(&whole), Loss::Square, &double(), &mut SplitMix64(3));
+        let transfer = training.run_with(
+            Some(&whole),
+            Loss::Square,
+            &double(),
+            &mut SplitMix64(3),
+            &hidden,
+        );
         assert_like_keras("transfer", &training, &transfer);
-        let percentage = training.run_with(None, Loss::Percentage, &double(), &mut SplitMix64(4));
+        let percentage = training.run_with(
+            None,
+            Loss::Percentage,
+            &double(),
+            &mut SplitMix64(4),
+            &hidden,
+        );
         assert_like_keras("percentage", &training, &percentage);
     }
 }

@@ -8,6 +8,8 @@
 
 use std::sync::OnceLock;
 
+use indicatif::ProgressBar;
+
 use super::powertrain_nn::{Loss, Recipe, Training, predict_each};
 use super::{Method, MethodError, Trained};
 use wattgate_trainer::fit::Task;
@@ -57,7 +59,7 @@ impl Method for PowertrainTransfer {
         true
     }
 
-    fn prepare(&self, references: &[Reference]) {
+    fn prepare(&self, references: &[Reference], progress: &ProgressBar) {
         let all = Reference::all_modes(references);
         if all.is_empty() {
             return;
@@ -65,7 +67,7 @@ impl Method for PowertrainTransfer {
         let train = |target| {
             self.references[target as usize].get_or_init(|| {
                 let training = Training::from_modes(&all, target)?;
-                Some(training.run(None, Loss::Square, REFERENCE_SEED))
+                Some(training.run(None, Loss::Square, REFERENCE_SEED, progress))
             });
         };
         rayon::join(|| train(Target::Time), || train(Target::Power));
@@ -76,7 +78,7 @@ impl Method for PowertrainTransfer {
             let method = self.name();
             return Err(MethodError::NoReferenceCorpus { method });
         }
-        self.prepare(task.references);
+        self.prepare(task.references, &ProgressBar::hidden());
         predict_each(task, |target| {
             let training = Training::from_modes(task.used, target)?;
             let reference = self.references[target as usize]
@@ -90,7 +92,7 @@ impl Method for PowertrainTransfer {
                 Variant::Frozen => network.frozen(),
                 Variant::Whole | Variant::Percentage => network.clone(),
             });
-            Some(training.run(start.as_ref(), loss, task.seed))
+            Some(training.run(start.as_ref(), loss, task.seed, task.progress))
         })
     }
 }

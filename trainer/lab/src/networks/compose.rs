@@ -28,7 +28,7 @@ const LAUNCHING: f64 = 1.25;
 #[derive(Debug, Error, PartialEq)]
 pub enum ComposeError {
     /// The network calls kernels that have no model.
-    #[error("no model of {}: the kernel corpus has too few rows of it", kernels.join(", "))]
+    #[error("no model of {}: the kernel corpus has too few rows of it; measure more, and run `kernels fit` again", kernels.join(", "))]
     NoModel { kernels: Vec<&'static str> },
 }
 

@@ -52,19 +52,23 @@ pub enum NetworkFitError {
     #[error("{0}")]
     Compose(#[from] ComposeError),
     /// The kernels are those of another board.
-    #[error("the kernels are those of `{kernels}`, not of `{board}`")]
+    #[error(
+        "the kernels are those of `{kernels}`, not of `{board}`; name kernels of that board with --kernels, or the kernels' board with --board"
+    )]
     OtherBoard { kernels: String, board: String },
     /// The kernels were not measured in a range of clocks that the board has.
-    #[error("the kernels were not measured at any {knob} of the board")]
+    #[error(
+        "the kernels were not measured at any {knob} of the board; measure them at some of its own"
+    )]
     NoCommonClock { knob: &'static str },
     /// The kernel corpus leaves a clock blank that the board varies.
     #[error(
-        "the kernel corpus leaves the {knob} blank, but the board varies it: what it draws at another one is not known"
+        "the kernel corpus leaves the {knob} blank, but the board varies it; measure the kernels at several"
     )]
     UnknownClock { knob: &'static str },
     /// Stand-ins take too much of the time.
     #[error(
-        "{} take{} {share_pct:.1} % of the time, more than {most_pct:.1} %: no kernel predicts them; allow them with --most-unknown",
+        "{} take{} {share_pct:.1} % of the time, more than {most_pct:.1} %: no kernel predicts them; allow them with a higher --most-unknown",
         operators.join(", "), if operators.len() == 1 { "s" } else { "" }
     )]
     Unknown {
@@ -74,14 +78,16 @@ pub enum NetworkFitError {
     },
     /// Too few profiled modes.
     #[error(
-        "{found} modes with time and power were profiled; a correction needs at least {LEAST_CORRECTING_MODES}, without --corpus none is needed"
+        "{found} modes with time and power were profiled; a correction needs at least {LEAST_CORRECTING_MODES}; profile more, or leave --corpus out"
     )]
     FewModes { found: usize },
     /// The correction's kernel matrix is singular.
     #[error("{0}")]
     SingularCovariance(#[from] SingularCovariance),
     /// The runtime refuses the encoded file.
-    #[error("the runtime refuses the model: {0}")]
+    #[error(
+        "the runtime refuses the model: {0}; this is a defect of wattgate, please report it with the network"
+    )]
     Refused(#[from] FormatError),
 }
 

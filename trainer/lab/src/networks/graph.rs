@@ -36,7 +36,7 @@ pub enum NetworkFileError {
     #[error("{}: cannot read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The file is not ONNX, or truncated.
-    #[error("{}: not an ONNX file, or truncated: {why}", path.display())]
+    #[error("{}: not an ONNX file, or truncated: {why}; export the network again", path.display())]
     NotOnnx { path: PathBuf, why: String },
     /// The graph is refused.
     #[error("{}: {why}", path.display())]

@@ -50,17 +50,21 @@ pub enum NetworkError {
     NoInput,
     /// A subgraph.
     #[error(
-        "node `{node}`: `{kind}` runs a subgraph, whose number of rounds the file does not say"
+        "node `{node}`: `{kind}` runs a subgraph, whose number of rounds the file does not say; export the network without it"
     )]
     Loop { node: String, kind: String },
     /// An operator whose output's shape is not known.
-    #[error("node `{node}`: the operator `{kind}` is not supported")]
+    #[error(
+        "node `{node}`: the operator `{kind}` is not supported; export the network without it, or as the operators that it consists of"
+    )]
     Unsupported { node: String, kind: String },
     /// A tensor that nothing makes.
-    #[error("node `{node}` reads `{tensor}`, which no node before it makes")]
+    #[error(
+        "node `{node}` reads `{tensor}`, which no node before it makes; export the network again"
+    )]
     Unmade { node: String, tensor: String },
     /// The shapes do not fit the operator.
-    #[error("node `{node}`: `{kind}` of the shapes {shapes}: {why}")]
+    #[error("node `{node}`: `{kind}` of the shapes {shapes}: {why}; export the network again")]
     Shapes {
         node: String,
         kind: String,
@@ -74,7 +78,7 @@ pub enum NetworkError {
         why: wattgate_kernels::CallError,
     },
     /// The network does nothing that takes time.
-    #[error("the network launches no kernel")]
+    #[error("no operator of the network runs on the GPU; expected one such as Conv or MatMul")]
     Empty,
 }
 

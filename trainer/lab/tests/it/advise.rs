@@ -56,7 +56,7 @@ fn too_little_is_refused() {
         ),
         "{message}"
     );
-    let few = "error: few.csv: no feeding has 4 modes with a time and a power\n";
+    let few = "error: few.csv: no feeding has 4 modes with a time and a power; profile more\n";
     assert_eq!(
         refused("advise --corpus few.csv --limit 2W"),
         (3, few.to_owned())

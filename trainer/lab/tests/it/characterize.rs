@@ -85,20 +85,20 @@ fn stored_modes_are_checked() {
     let message = refused(&equal);
     assert!(
         message.starts_with("error: other.json: mode [")
-            && message.ends_with("is one of the four twice, expected four different ones\n"),
+            && message.ends_with("is one of the four twice, expected four different ones; run `characterize modes` again\n"),
         "{message}"
     );
     let mut absent = four.clone();
     absent["modes"][0][0] = 3.into();
     let message = refused(&absent);
     assert!(
-        message.ends_with("one of the four: profile it\n"),
+        message.ends_with("one of the four; profile it\n"),
         "{message}"
     );
     four["device"] = "tx2".into();
     assert_eq!(
         refused(&four),
-        "error: lenet.csv: the four modes are of `tx2`, the corpus is of `xavier-agx`\n"
+        "error: lenet.csv: the four modes are of `tx2`, the corpus is of `xavier-agx`; name a corpus or a file of modes of the same board\n"
     );
     four["modes"] = Value::Null;
     assert!(refused(&four).starts_with("error: other.json: not a file of `characterize modes`: "));
@@ -140,7 +140,7 @@ fn a_log_of_the_power_is_checked() {
         ),
         (
             "seconds,watts\n0,9\n",
-            "found 1 samples, expected at least two",
+            "the file has 1 of the two samples that are needed; log for longer",
         ),
     ] {
         let expected = format!("error: power.csv: {message}\n");

@@ -29,6 +29,7 @@ fn every_help_text_is_the_golden_one() {
         "compose",
         "figures",
         "merge",
+        "completions",
     ] {
         let help = run(folder().path(), &format!("{command} --help"));
         assert_eq!(help.code, 0);

@@ -137,7 +137,7 @@ const RELU: &str =
     "device,unit,kernel,batch,channels,height,width,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw";
 
 /// A file of one kernel with the columns it needs: 60 rows of a made-up board.
-fn relus() -> Vec<String> {
+pub fn relus() -> Vec<String> {
     let row = |at: u32| {
         let (channels, gpu) = (8 << (at % 6), 100_000 * (1 + at % 10));
         let time = 0.01 + f64::from(channels) / f64::from(gpu);
@@ -241,15 +241,15 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
     let header = RELU.replace("unit", "board_id");
     refused(
         &[header],
-        "line 1: column `unit`: missing; a kernel corpus has the columns device,unit,kernel,time_ms,power_mw, those of its kernels' parameters, and cores,cpu_khz,gpu_khz,emc_khz",
+        "line 1: column `unit`: missing; add it: a kernel corpus has the columns device,unit,kernel,time_ms,power_mw, those of its kernels' parameters, and cores,cpu_khz,gpu_khz,emc_khz",
     );
     refused(
         &[format!("{RELU},kernel_h,kernel_size")],
-        "line 1: column `kernel_size`: says the same as another column of the header",
+        "line 1: column `kernel_size`: says the same as another column of the header; delete one of them",
     );
     refused(
         &relus()[..20],
-        "no kernel has 30 rows to train on and one to score",
+        "no kernel has 30 rows to train on and one to score; measure more rows",
     );
 }
 
@@ -261,12 +261,12 @@ fn units_and_files_that_are_named_wrongly_are_refused() {
         (
             "--corpus k.csv --test-units 1,1",
             2,
-            "k.csv: unit `1` is named twice",
+            "k.csv: unit `1` is named twice; name it once",
         ),
         (
             "--corpus k.csv --test-units 1,2",
             2,
-            "k.csv: no unit is left to train on; the corpus has 1, 2",
+            "k.csv: no unit is left to train on; name fewer with --test-units than the corpus has, which are 1, 2",
         ),
         (
             "--corpus k.csv --test-units 3",
@@ -276,7 +276,7 @@ fn units_and_files_that_are_named_wrongly_are_refused() {
         (
             "--corpus k.csv ./k.csv",
             3,
-            "./k.csv: the file is named twice",
+            "./k.csv: the file is named twice; name it once",
         ),
         (
             "--corpus none.csv",

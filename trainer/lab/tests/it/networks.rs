@@ -110,10 +110,10 @@ fn files_that_are_no_network_are_refused_by_name() {
         other => panic!("{other}"),
     };
     let unknown = of_node(node("NonMaxSuppression", &["x"], &["y"], &[]));
-    let expected = "node `y`: the operator `NonMaxSuppression` is not supported";
+    let expected = "node `y`: the operator `NonMaxSuppression` is not supported; export the network without it, or as the operators that it consists of";
     assert_eq!(unknown.to_string(), expected);
     let unmade = of_node(node("Relu", &["z"], &["y"], &[]));
-    let expected = "node `y` reads `z`, which no node before it makes";
+    let expected = "node `y` reads `z`, which no node before it makes; export the network again";
     assert_eq!(unmade.to_string(), expected);
     let body = Message::default()
         .bytes(1, "body")
@@ -121,8 +121,7 @@ fn files_that_are_no_network_are_refused_by_name() {
     let round = node("Loop", &["x"], &["y"], &[]).bytes(5, body);
     assert!(matches!(of_node(round), NetworkError::Loop { .. }));
     let shapes = of_node(node("Gemm", &["x", "x"], &["y"], &[]));
-    let expected =
-        "node `y`: `Gemm` of the shapes [[1, 3, 8, 8], [1, 3, 8, 8]]: expected two matrices";
+    let expected = "node `y`: `Gemm` of the shapes [[1, 3, 8, 8], [1, 3, 8, 8]]: expected two matrices; export the network again";
     assert_eq!(shapes.to_string(), expected);
     // Nothing but names.
     let graph = parse(
@@ -245,7 +244,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
         unknown.1
     );
     let other = refused(&compose.replace("xavier-agx", "orin-agx-64"));
-    let expected = "error: net.onnx: the kernels are those of `xavier-agx`, not of `orin-agx-64`\n";
+    let expected = "error: net.onnx: the kernels are those of `xavier-agx`, not of `orin-agx-64`; name kernels of that board with --kernels, or the kernels' board with --board\n";
     assert_eq!(other, (3, expected.to_owned()));
     write(path, "no-emc.csv", without_column(path, "emc_khz"));
     let fitted = run(
@@ -254,10 +253,11 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     );
     assert_eq!(fitted.code, 0, "{}", fitted.stderr);
     let blank = refused(&compose.replace("k.wgk", "no-emc.wgk"));
-    let expected = "error: net.onnx: the kernel corpus leaves the memory clock blank, but the board varies it: what it draws at another one is not known\n";
+    let expected = "error: net.onnx: the kernel corpus leaves the memory clock blank, but the board varies it; measure the kernels at several\n";
     assert_eq!(blank, (3, expected.to_owned()));
     let no_kernels = refused(&compose.replace("k.wgk", "k.csv"));
-    let expected = "error: k.csv: not a file of `wattgate-lab kernels fit`\n";
+    let expected =
+        "error: k.csv: not a file of `wattgate-lab kernels fit`; name one that it wrote\n";
     assert_eq!(no_kernels, (3, expected.to_owned()));
     let bytes = fs::read(path.join("k.wgk")).expect("models");
     let mut damaged = bytes.clone();
@@ -265,10 +265,8 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     for bytes in [&damaged[..], &bytes[..bytes.len() - 9], &bytes[..5]] {
         fs::write(path.join("bad.wgk"), bytes).expect("written");
         let refused = refused(&compose.replace("k.wgk", "bad.wgk"));
-        assert_eq!(
-            refused,
-            (3, "error: bad.wgk: truncated or damaged\n".to_owned())
-        );
+        let expected = "error: bad.wgk: truncated or damaged; copy the file again, or run `kernels fit` again\n";
+        assert_eq!(refused, (3, expected.to_owned()));
     }
     let older = [b"wgkerns2", &bytes[8..]].concat();
     fs::write(path.join("older.wgk"), older).expect("written");
@@ -277,8 +275,7 @@ fn a_network_that_was_never_run_gets_a_model_with_an_honest_band() {
     assert_eq!(older, (3, expected.to_owned()));
     write(path, "one.csv", only_unit(path, "1"));
     let one = run(path, "kernels fit --corpus one.csv -o one.wgk");
-    let expected =
-        "error: one.csv: the corpus has one unit; how far another one lies shows from two on\n";
+    let expected = "error: one.csv: the corpus has one unit, expected two or more, which show how far units differ; measure another unit\n";
     assert_eq!((one.code, &*one.stderr), (3, expected));
 }
 

@@ -15,7 +15,7 @@ fn an_evaluation_that_holds_nothing_out() {
             folder.path(),
             &format!("{arguments} corpus.csv --runs 1 --methods linear"),
         );
-        let expected = "error: corpus.csv: training on all 96 modes leaves none to score: ask for fewer with --modes\n";
+        let expected = "error: corpus.csv: training on all 96 modes leaves none to score; ask for fewer with --modes\n";
         assert_eq!((run.code, run.stderr.as_str()), (2, expected));
     }
 }
@@ -80,8 +80,7 @@ fn limits_and_boards_that_are_not_known() {
         path,
         "optimize times.csv --methods random --modes 10 --runs 1",
     );
-    let expected =
-        "error: times.csv: no power was measured, so no mode can be chosen under a power limit\n";
+    let expected = "error: times.csv: no power was measured, so no mode can be chosen under a power limit; name a corpus with powers\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 

@@ -59,7 +59,7 @@ fn what_cannot_run_in_shards_says_so() {
         ),
         (
             "evaluate corpus.csv --shard 3/2",
-            "--shard is `3/2`, expected a shard and their number",
+            "--shard is `3/2`, expected the number of a shard and that of all shards",
         ),
     ] {
         let refused = run(folder.path(), command);

@@ -24,15 +24,17 @@ pub enum JudgeError {
         board: String,
     },
     /// No row of the corpus has a time and a power.
-    #[error("{}: no row has a measurement", path.display())]
+    #[error("{}: no row has a measurement; name a corpus with times or powers", path.display())]
     NoRow { path: PathBuf },
     /// Every mode of the model has been measured.
-    #[error("{}: no mode is left to compare, all have been measured", path.display())]
+    #[error("{}: no mode is left to compare, since all have been measured; leave --measured out", path.display())]
     NoMode { path: PathBuf },
     /// The stretch is too short to have a mean.
-    #[error("from {from} s until {until} s: expected a stretch of at least 1 s")]
+    #[error(
+        "from {from} s until {until} s: expected a stretch of at least 1 s; correct --from or --until"
+    )]
     Stretch { from: f64, until: f64 },
     /// The trace is shorter than the stretch.
-    #[error("{}: the trace ends at {end} s, expected {until} s", path.display())]
+    #[error("{}: the trace ends at {end} s, expected {until} s; record for longer, or lower --until", path.display())]
     TooShort { path: PathBuf, end: f64, until: f64 },
 }

@@ -95,9 +95,9 @@ pub enum Failure {
     Corpus(CorpusError),
     #[error("{program}: cannot be run: {why}; name it with --trainer")]
     NoTrainer { program: String, why: io::Error },
-    #[error("cannot plot: {0}")]
+    #[error("cannot plot: {0}; name another file with -o")]
     Plot(String),
-    #[error("the trainer failed: {0}")]
+    #[error("the trainer failed: {0}; its own output may say why")]
     Trainer(String),
     #[error("{0} anchors are not met; the rows above tell which")]
     Anchors(usize),

@@ -23,7 +23,7 @@ pub fn kind(value: String) -> Result<Kind, Failure> {
     Kind::named(&value).ok_or(Failure::Value {
         option: "--kind",
         value,
-        expected: "a kind of `load --help`",
+        expected: "a kind that `wattgate-simulator load --help` lists",
     })
 }
 

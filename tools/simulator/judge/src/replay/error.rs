@@ -21,13 +21,13 @@ pub enum ReplayError {
     #[error("{}: {why}; {}", path.display(), advice(why))]
     Format { path: PathBuf, why: FormatError },
     /// The model predicts the time only.
-    #[error("{}: the model does not predict power", path.display())]
+    #[error("{}: the model does not predict power; name one that was trained with powers", path.display())]
     NoPower { path: PathBuf },
     /// The simulator does not have the workload of the model.
     #[error("{}: {why}; name another workload with --workload", path.display())]
     ModelsWorkload { path: PathBuf, why: WorkloadError },
     /// The board's driver cannot set the number of samples.
-    #[error("--samples {samples}: on `{board}` the driver does not let the samples be set")]
+    #[error("--samples {samples}: the driver of `{board}` has a fixed number; leave --samples out")]
     Samples { board: String, samples: u32 },
     /// The board is unknown, or it cannot be simulated.
     #[error("{0}")]

@@ -174,11 +174,11 @@ fn unknown_names_and_wrong_numbers_are_named() {
         ),
         (
             "--board nano --workload lenet",
-            "error: `nano` cannot be simulated: UNKNOWN is the EMC table\n",
+            "error: `nano` cannot be simulated, because these are not published of it: the EMC table; name another board\n",
         ),
         (
             "--board tx1 --workload lenet",
-            "error: `tx1` cannot be simulated: UNKNOWN is the CPU table, ",
+            "error: `tx1` cannot be simulated, because these are not published of it: the CPU table, ",
         ),
         (
             "--board tx2 --workload alexnet",
@@ -190,15 +190,15 @@ fn unknown_names_and_wrong_numbers_are_named() {
         ),
         (
             "--board tx2 --workload lenet --modes random:0",
-            "error: cannot profile 0 modes: `tx2` has 10296\n",
+            "error: cannot profile 0 modes: `tx2` has 10296; ask for 1 to 10296\n",
         ),
         (
             "--board tx2 --workload lenet --modes random:99999",
-            "error: cannot profile 99999 modes: `tx2` has 10296\n",
+            "error: cannot profile 99999 modes: `tx2` has 10296; ask for 1 to 10296\n",
         ),
         (
             "--board tx2 --workload lenet --modes mode:4,1,2,3",
-            "error: [4, 1, 2, 3] is not a mode of `tx2`\n",
+            "error: 4,1,2,3 is not a mode of `tx2`, whose clocks in kHz `--modes all` lists\n",
         ),
         (
             "--board tx2 --workload lenet --modes some",
@@ -245,8 +245,8 @@ fn unknown_names_and_wrong_numbers_are_named() {
             "--board tx2 --workload lenet --modes characterizing",
             "error: no paper profiled `tx2`; take all or random:N modes\n",
         ),
-        ("--workload lenet", "error: missing --board\n"),
-        ("--board tx2", "error: missing --workload\n"),
+        ("--workload lenet", "error: missing --board, such as"),
+        ("--board tx2", "error: missing --workload, such as"),
     ] {
         let of_workload = ["minibatch", "`[data]`"];
         let code = match of_workload.iter().any(|word| message.contains(word)) {
@@ -258,7 +258,7 @@ fn unknown_names_and_wrong_numbers_are_named() {
     }
     assert!(
         refused("corpus --board tx2 --workload lenet --modes all", 2)
-            .starts_with("error: missing -o FILE")
+            .starts_with("error: missing -o, the file to write")
     );
     assert_eq!(files(folder.path()), 0, "something was written");
 }
@@ -373,10 +373,10 @@ fn a_kernel_corpus_of_nothing_is_refused() {
     let folder = tempdir().expect("a folder");
     let to = folder.path().join("kernels.csv");
     for (arguments, message) in [
-        ("--units 3", "error: missing --board\n"),
+        ("--units 3", "error: missing --board, such as"),
         (
             "--board thor-t5000",
-            "error: `thor-t5000` cannot be simulated: UNKNOWN is",
+            "error: `thor-t5000` cannot be simulated, because these are not published of it: ",
         ),
         (
             "--board tx2 --units 0",
@@ -398,7 +398,7 @@ fn a_kernel_corpus_of_nothing_is_refused() {
         let stderr = refused(&format!("kernels {arguments} -o {}", to.display()), 2);
         assert!(stderr.starts_with(message), "{arguments}: {stderr}");
     }
-    assert!(refused("kernels --board tx2", 2).starts_with("error: missing -o FILE"));
+    assert!(refused("kernels --board tx2", 2).starts_with("error: missing -o, the file to write"));
     assert_eq!(files(folder.path()), 0, "something was written");
 }
 

@@ -6,7 +6,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use crate::every_program::check;
+use crate::every_program::{check, check_manual};
 use crate::running::command;
 
 #[test]
@@ -54,4 +54,10 @@ fn every_help_text_is_the_golden_one() {
 #[test]
 fn the_command_line_has_what_every_program_has() {
     check(env!("CARGO_BIN_EXE_wattgate-simulator"), "juge", "judge");
+}
+
+#[test]
+fn the_manual_is_that_of_the_help() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/wattgate-simulator.1");
+    check_manual(env!("CARGO_BIN_EXE_wattgate-simulator"), page);
 }

@@ -305,11 +305,13 @@ fn what_is_wrong_is_named() {
     );
     assert_eq!(
         with(&whole, &["20", "--until", "20.5"], 2),
-        "error: from 20 s until 20.5 s: expected a stretch of at least 1 s\n"
+        "error: from 20 s until 20.5 s: expected a stretch of at least 1 s; correct --from or --until\n"
     );
     assert_eq!(
         with(&whole, &["20", "--until", "60.5"], 2),
-        format!("error: {path}: the trace ends at 60 s, expected 60.5 s\n")
+        format!(
+            "error: {path}: the trace ends at 60 s, expected 60.5 s; record for longer, or lower --until\n"
+        )
     );
     for (more, message, code) in [
         (

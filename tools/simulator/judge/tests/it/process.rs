@@ -314,7 +314,7 @@ fn wrong_arguments_are_named() {
         (
             &["board", "--board", "nano", "--root", root],
             2,
-            "UNKNOWN is the EMC table",
+            "not published of it: the EMC table",
         ),
         (
             &["board", "--board", "tx2", "--root", root, "--mode", "9"],

@@ -202,7 +202,7 @@ fn wrong_arguments_are_named() {
     ];
     assert_eq!(
         refused(&replay(&load, &more), 2),
-        "error: --samples 64: on `xavier-agx` the driver does not let the samples be set\n"
+        "error: --samples 64: the driver of `xavier-agx` has a fixed number; leave --samples out\n"
     );
 }
 
@@ -213,7 +213,9 @@ fn a_model_without_power_or_of_another_board_is_refused() {
     let timed = model("golden/wide-16-time-only.wgt");
     assert_eq!(
         refused(&replay(&load, &["--weights", &timed]), 3),
-        format!("error: {timed}: the model does not predict power\n")
+        format!(
+            "error: {timed}: the model does not predict power; name one that was trained with powers\n"
+        )
     );
     let other = model("tx1-image5000.wgt");
     let stderr = refused(&replay(&load, &["--weights", &other]), 2);
@@ -246,7 +248,7 @@ fn a_built_in_load_is_written_and_read() {
     let stderr = refused(&simulator(&["load", "--kind", "mining", "-o", text]), 2);
     assert_eq!(
         stderr,
-        "error: --kind is `mining`, expected a kind of `load --help`\n"
+        "error: --kind is `mining`, expected a kind that `wattgate-simulator load --help` lists\n"
     );
     let stderr = refused(&simulator(&["load", "--kind", "llm", "--seconds", "1"]), 2);
     assert_eq!(stderr, "error: --seconds is `1`, expected 2 … 604800\n");

@@ -461,7 +461,10 @@ fn a_board_that_ends_in_the_middle_ends_its_workload() {
         assert_eq!(working.code(), Some(5));
         let stderr = working.0.stderr.take().expect("piped");
         let stderr = std::io::read_to_string(stderr).expect("text");
-        assert!(stderr.ends_with(": the board has ended\n"), "{stderr}");
+        assert!(
+            stderr.ends_with(": the board has ended; start it again\n"),
+            "{stderr}"
+        );
     }
 }
 

@@ -18,7 +18,7 @@ const MAX_READ: usize = 1 << 20;
 #[derive(Debug, Error)]
 pub enum MirrorError {
     #[error(
-        "{}: not empty, expected an empty directory or a path that does not exist",
+        "{}: not empty, expected an empty directory or a path that does not exist; name another with --root",
         root.display()
     )]
     NotEmpty { root: PathBuf },

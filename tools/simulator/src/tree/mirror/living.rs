@@ -72,11 +72,11 @@ impl Progress {
 #[derive(Debug, Error)]
 pub enum LivingError {
     #[error(
-        "{}: no board lives there, expected the directory of a running `wattgate-simulator board`",
+        "{}: no board lives there, expected the directory of a running `wattgate-simulator board`; start one, and name its --root",
         root.display()
     )]
     NoBoard { root: PathBuf },
-    #[error("{}: the board has ended", root.display())]
+    #[error("{}: the board has ended; start it again", root.display())]
     Ended { root: PathBuf },
     #[error("{}: the board refuses `{command}`: {why}", root.display())]
     Refused {
@@ -84,7 +84,7 @@ pub enum LivingError {
         command: String,
         why: String,
     },
-    #[error("{}: the board does not answer `{command}`", root.display())]
+    #[error("{}: the board does not answer `{command}`; see whether it still runs", root.display())]
     Silent { root: PathBuf, command: String },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },

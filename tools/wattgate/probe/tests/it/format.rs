@@ -122,7 +122,7 @@ fn a_file_that_is_no_probe_is_refused_by_name() {
     assert_eq!(read(&packed("{\"end\":0}\n")), no_header);
     assert_eq!(
         read(&packed(r#"{"version":2,"board":"new"}"#)),
-        "version 2 of the format, expected 1; use a later wattgate"
+        "version 2 of the format, expected 1; install the wattgate of that release, or a later one"
     );
 }
 
@@ -203,12 +203,18 @@ fn a_decompression_bomb_is_refused_before_it_fills_the_memory() {
     let bytes = packed(&zeros);
     assert!(bytes.len() < 1 << 20);
     let error = Probe::read(&*bytes).expect_err("too large").to_string();
-    assert_eq!(error, "too large for a probe");
+    assert_eq!(
+        error,
+        "too large for a probe; name a file of `wattgate probe`"
+    );
     let sensors = format!("{HEADER}\n{}", "{\"sensors\":[]}\n".repeat(3 << 20));
     let error = Probe::read(&*packed(sensors))
         .expect_err("too large")
         .to_string();
-    assert_eq!(error, "too large for a probe");
+    assert_eq!(
+        error,
+        "too large for a probe; name a file of `wattgate probe`"
+    );
 }
 
 #[test]
@@ -217,7 +223,10 @@ fn a_huge_file_is_refused_unread() {
     file.as_file().set_len(1 << 40).expect("a sparse file");
     let error = Probe::open(file.path()).expect_err("too large").to_string();
     let path = file.path().display();
-    assert_eq!(error, format!("{path}: too large for a probe"));
+    assert_eq!(
+        error,
+        format!("{path}: too large for a probe; name a file of `wattgate probe`")
+    );
 }
 
 /// Reads and writes all files, and discovers the board.

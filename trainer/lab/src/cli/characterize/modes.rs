@@ -8,7 +8,7 @@ use wattgate_cli::output::AtomicFile;
 use wattgate_runtime::PowerMode;
 
 use crate::characterize::four_modes::{FourModes, Network, Scores};
-use crate::cli::{Failure, cli, json, print_json, print_text, show};
+use crate::cli::{Failure, cli, json, print_json, print_text, show, values};
 use wattgate_trainer::cli::{inputs::BlankArgument, inputs::read_corpus, inputs::refuse_input};
 
 const EXAMPLE: &str = "\
@@ -34,7 +34,7 @@ pub struct Arguments {
     #[command(flatten)]
     blank: BlankArgument,
     /// Samples of an epoch, one for each corpus, which then needs a minibatch [an epoch of one step]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::whole::<u32>(1, u32::MAX.into()))]
     samples: Vec<u32>,
     /// Four modes of an earlier search
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Seed of our models
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Print JSON
     #[arg(long)]

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{CorporaArgument, LearnerArgument};
-use crate::cli::{Failure, print_json, print_text, progress_bar};
+use crate::cli::{Failure, print_json, print_text, progress_bar, values};
 use crate::kernels::boards::{Boards, boards, steps};
 use crate::kernels::evaluate::units;
 use wattgate_trainer::score::Target;
@@ -30,7 +30,7 @@ pub struct Arguments {
     #[command(flatten)]
     learner: LearnerArgument,
     /// Seed of the learner
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Print JSON
     #[arg(long)]

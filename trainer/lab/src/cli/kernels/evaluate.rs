@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{CorporaArgument, LearnerArgument};
-use crate::cli::{Failure, print_json, print_text, progress_bar};
+use crate::cli::{Failure, print_json, print_text, progress_bar, values};
 use crate::kernels::evaluate::{Evaluation, evaluate, steps, units};
 use crate::kernels::score::WITHIN;
 use crate::kernels::split::HeldOut;
@@ -35,12 +35,12 @@ pub struct Arguments {
     )]
     test_units: Vec<String>,
     /// Number of parts that are held out in turn
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = values::whole::<u16>(2, 1000))]
     folds: u16,
     #[command(flatten)]
     learner: LearnerArgument,
     /// Seed of the parts and of the learner
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Print JSON
     #[arg(long)]

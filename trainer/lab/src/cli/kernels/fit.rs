@@ -7,7 +7,7 @@ use serde::Serialize;
 use wattgate_cli::output::AtomicFile;
 
 use super::{CorporaArgument, TuningArgument};
-use crate::cli::{Failure, print_json, print_text, progress_bar};
+use crate::cli::{Failure, print_json, print_text, progress_bar, values};
 use crate::kernels::models::{KernelModels, fit, steps};
 use wattgate_trainer::cli::inputs::refuse_input;
 
@@ -32,7 +32,7 @@ pub struct Arguments {
     #[command(flatten)]
     tuning: TuningArgument,
     /// Seed of the parts and of the learner
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]

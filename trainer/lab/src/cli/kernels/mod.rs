@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Failure, reading_bar};
+use super::{Failure, reading_bar, values};
 use crate::kernels::corpus::KernelCorpus;
 use crate::kernels::evaluate::ScoreError;
 use crate::kernels::learner::Learner;
@@ -102,7 +102,7 @@ impl CorporaArgument {
 #[derive(Debug, Args)]
 struct TuningArgument {
     /// Number of boosted trees of each model
-    #[arg(long, value_name = "N", default_value_t = Settings::default().n_estimators, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = Settings::default().n_estimators, value_parser = values::whole::<u32>(1, 10_000))]
     trees: u32,
     /// The best settings of a search: a file of `kernels search`
     #[arg(long, value_name = "FILE", conflicts_with = "trees")]

@@ -7,7 +7,7 @@ use wattgate_cli::output::AtomicFile;
 use wattgate_kernels::Kind;
 
 use super::CorporaArgument;
-use crate::cli::{Failure, print_text, progress_bar};
+use crate::cli::{Failure, print_text, progress_bar, values};
 use crate::kernels::search::{BRACKET, Budget, read, search, to_csv};
 use crate::kernels::trees::Settings;
 use crate::kernels::tuned::{Trial, Tuned};
@@ -34,10 +34,10 @@ pub struct Arguments {
     #[command(flatten)]
     corpora: CorporaArgument,
     /// Trainings on all rows that the search of a kernel's target is worth
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(i64::from(BRACKET)..=3_000))]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = values::whole::<u32>(u64::from(BRACKET), 3_000))]
     budget: u32,
     /// Seed of the parts, the proposals and the trees
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// The results to write, or to go on from
     #[arg(short, long, value_name = "FILE")]

@@ -157,11 +157,17 @@ fn parse(mut parser: Parser) -> Result<Arguments, Failure> {
         (Some(_), Some((option, _))) => return Err(Failure::Exclusive("--from", option)),
         (Some(probe), None) => Source::Probe(probe),
         (None, _) if has_board => Source::Simulated(of_board),
-        (None, _) => return Err(Failure::Missing("--board, --truth or --from")),
+        (None, _) => {
+            return Err(Failure::Missing(
+                "--board, such as --board orin-agx-64, --truth or --from",
+            ));
+        }
     };
     Ok(Arguments {
         source,
-        root: root.ok_or(Failure::Missing("--root"))?,
+        root: root.ok_or(Failure::Missing(
+            "--root, a directory for the files of the board",
+        ))?,
         mode,
         unit,
         seed: seed.unwrap_or(0),

@@ -94,8 +94,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let board = board.ok_or(Failure::Missing("--board"))?;
-    let output = output.ok_or(Failure::Missing("-o FILE"))?;
+    let board = board.ok_or(Failure::Missing("--board, such as --board orin-agx-64"))?;
+    let output = output.ok_or(Failure::Missing("-o, the file to write"))?;
     let is_fed = columns
         || ![minibatches.len(), workers.len(), storages.len()]
             .iter()
@@ -105,7 +105,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         return Err(Failure::Exclusive("--calls", "what feeds a training"));
     }
     let workload = options::workload(workload, calls.as_deref(), &board, &unit)?;
-    let workload = workload.ok_or(Failure::Missing("--workload"))?;
+    let workload = workload.ok_or(Failure::Missing("--workload, such as --workload resnet18"))?;
     if storages.is_empty() && !epochs.is_empty() {
         return Err(Failure::Missing("--storage, which --epoch needs"));
     }

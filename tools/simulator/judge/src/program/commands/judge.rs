@@ -97,7 +97,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let (board, workload) = of_board.read()?;
-    let workload = workload.ok_or(Failure::Missing("--workload"))?;
+    let workload = workload.ok_or(Failure::Missing("--workload, such as --workload resnet18"))?;
     evidence.part = from.map(|from| (from, until));
     let (measured, trace) = (evidence.measured.is_some(), evidence.trace.is_some());
     let offset = evidence.offset.is_some();

@@ -63,8 +63,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let board = board.ok_or(Failure::Missing("--board"))?;
-    let output = output.ok_or(Failure::Missing("-o FILE"))?;
+    let board = board.ok_or(Failure::Missing("--board, such as --board orin-agx-64"))?;
+    let output = output.ok_or(Failure::Missing("-o, the file to write"))?;
     let corpus = Corpus {
         board: &board,
         units,

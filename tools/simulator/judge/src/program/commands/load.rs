@@ -59,8 +59,8 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let kind: Kind = kind.ok_or(Failure::Missing("--kind"))?;
-    let file = AtomicFile::create(&output.ok_or(Failure::Missing("--output"))?)?;
+    let kind: Kind = kind.ok_or(Failure::Missing("--kind, such as --kind training"))?;
+    let file = AtomicFile::create(&output.ok_or(Failure::Missing("-o, the file to write"))?)?;
     let load = kind.load(Duration::from_secs(seconds), seed);
     Ok(file.commit(to_csv(&load).as_bytes())?)
 }

@@ -98,8 +98,10 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
         }
     }
     let model = of_board.model(model)?;
-    let limit = limit.ok_or(Failure::Missing("--limit"))?;
-    let load = files::load::read(&load.ok_or(Failure::Missing("--load"))?)?;
+    let limit = limit.ok_or(Failure::Missing("--limit, such as --limit 25W"))?;
+    let load = files::load::read(&load.ok_or(Failure::Missing(
+        "--load, a file that `wattgate-simulator load` writes",
+    ))?)?;
     let of_unit = unit.map_or(Unit::NOMINAL, Unit::drawn);
     if of_board.truth.is_some() && calls.is_some() {
         return Err(Failure::Exclusive("--calls", "--truth"));

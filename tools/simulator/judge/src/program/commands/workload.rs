@@ -86,7 +86,9 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let root = root.ok_or(Failure::Missing("--root"))?;
+    let root = root.ok_or(Failure::Missing(
+        "--root, the directory of a running `wattgate-simulator board`",
+    ))?;
     let (seen, name, items) = match (truth, name) {
         (Some(truth), name) => {
             let corpus = Corpus::read(&truth, name.as_deref()).map_err(Failure::Recording)?;
@@ -98,7 +100,11 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             let workload = Workload::named(&name)?;
             (seen_by_board(&name), workload.name, workload.minibatch)
         }
-        (None, None) => return Err(Failure::Missing("--workload or --truth")),
+        (None, None) => {
+            return Err(Failure::Missing(
+                "--workload, such as --workload resnet18, or --truth",
+            ));
+        }
     };
     let board = Living::open(&root)?;
     let stop = signals::stop()?;

@@ -1,0 +1,20 @@
+//! The messages that a user of `wattgate-demo` may meet before its work begins: tests/golden/messages.txt has each with the
+//! command that makes it.
+//!
+//! `WATTGATE_UPDATE_GOLDEN=1 cargo test -p wattgate-demo --test messages` writes it anew.
+
+#[path = "../../cli/tests/it/transcript.rs"]
+mod transcript;
+
+use std::path::Path;
+
+#[test]
+fn messages_are_the_golden_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/messages.txt");
+    transcript::compare(
+        &golden,
+        folder.path(),
+        &[env!("CARGO_BIN_EXE_wattgate-demo")],
+    );
+}
