@@ -1,9 +1,9 @@
-//! Background work of an idle board: on an AGX Orin a short burst on some cores every few seconds.
+//! Background work of an idle board: a short burst on some cores every few seconds, or none.
 //!
 //! Derived from the idle AGX Orins in `PROVENANCE.md`: about every 5.5 s the CPU's rail draws
 //! some 2 W more for 0.3 s, and that of the memory 0.4 W. The mean is that of
-//! [`Activity::IDLE`]. Assumed: the clocks stay low. The idle Orin NX and Orin Nano there have no such
-//! bursts; that no other board has them is assumed.
+//! [`Activity::IDLE`]. The idle Orin NX and Orin Nano there have no such bursts. Assumed: boards that were
+//! not recorded do as the AGX Orin, and the clocks stay low.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ const INTERVAL: Duration = Duration::from_millis(5500);
 /// Relative spread of the intervals.
 const JITTER: f64 = 0.1;
 
-/// The boards with bursts, by the start of their names.
-const BURSTY: &str = "orin-agx";
+/// The boards without bursts, by the start of their names.
+const CALM: [&str; 2] = ["orin-nx", "orin-nano"];
 
 /// The background work of a board.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Background {
         let from = INTERVAL.mul_f64(random.random_range(0.0..1.0));
         Self {
             random,
-            is_bursty: board.name.starts_with(BURSTY),
+            is_bursty: !CALM.iter().any(|calm| board.name.starts_with(calm)),
             from,
         }
     }
