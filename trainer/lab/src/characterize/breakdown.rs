@@ -20,7 +20,9 @@ pub type Files = [(String, Vec<Corpus>)];
 #[derive(Debug, Error)]
 pub enum BreakdownError {
     /// Files differ in board, workload or kind.
-    #[error("{file}: {what} is `{found}`, but `{first}` in the first corpus; expected the same")]
+    #[error(
+        "{file}: {what} is `{found}`, but `{first}` in the first corpus; expected the same, so leave one of them out"
+    )]
     Mixed {
         file: String,
         what: &'static str,

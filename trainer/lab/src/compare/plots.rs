@@ -20,7 +20,7 @@ const SIZE: (u32, u32) = (900, 600);
 
 /// Why a plot was not written.
 #[derive(Debug, Error)]
-#[error("{}: cannot plot: {why}", path.display())]
+#[error("{}: cannot plot: {why}; name another folder with --plots", path.display())]
 pub struct PlotError {
     /// The file or folder.
     pub path: PathBuf,

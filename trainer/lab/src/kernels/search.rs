@@ -109,6 +109,9 @@ pub fn read(path: &Path) -> Result<Vec<Trial>, SearchError> {
         why,
     };
     let trials = trials.map_err(|why| defect(why.to_string()))?;
+    if trials.is_empty() {
+        return Err(defect("it has no result".to_owned()));
+    }
     for trial in &trials {
         let known = Kind::named(&trial.kernel).is_some() && target(&trial.target).is_some();
         let is_loss = (0.0..f64::INFINITY).contains(&trial.loss);

@@ -85,7 +85,9 @@ pub enum MethodError {
     #[error("{0}")]
     Guard(#[from] GuardError),
     /// The method trains a network on the rows of references, which a model file does not have.
-    #[error("{method} needs a corpus as --reference, not a model file")]
+    #[error(
+        "{method} needs a corpus as --reference, not a model file; name one, or leave the method out"
+    )]
     NoReferenceCorpus {
         /// The method.
         method: &'static str,
@@ -94,7 +96,9 @@ pub enum MethodError {
     #[error("boosted trees: {0}")]
     Trees(String),
     /// The board's nvpmodel presets are not known.
-    #[error("the nvpmodel presets of board `{device}` are not known; known boards: {known}")]
+    #[error(
+        "the nvpmodel presets of board `{device}` are not known; leave the method out; known boards: {known}"
+    )]
     UnknownBoard {
         /// The board's name in the corpus.
         device: String,

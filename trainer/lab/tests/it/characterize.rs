@@ -276,7 +276,7 @@ Not answered
         (mixed.code, mixed.stderr.as_str()),
         (
             3,
-            "error: other.csv: the workload is `other`, but `job` in the first corpus; expected the same\n"
+            "error: other.csv: the workload is `other`, but `job` in the first corpus; expected the same, so leave one of them out\n"
         )
     );
 }

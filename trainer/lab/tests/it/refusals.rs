@@ -44,8 +44,7 @@ fn a_reference_that_a_method_cannot_use() {
         "/../../weights/orin-agx-64-resnet18.wgt"
     );
     let needs = run(path, &format!("{peer} {model}"));
-    let expected =
-        "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file\n";
+    let expected = "error: corpus.csv: powertrain-transfer needs a corpus as --reference, not a model file; name one, or leave the method out\n";
     assert_eq!((needs.code, needs.stderr.as_str()), (2, expected));
 }
 
@@ -62,7 +61,7 @@ fn limits_and_boards_that_are_not_known() {
         path,
         "optimize corpus.csv --methods presets --modes 10 --runs 1",
     );
-    let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; known boards: orin-agx-64, orin-agx-64-jp6,";
+    let expected = "error: corpus.csv: the nvpmodel presets of board `board` are not known; leave the method out; known boards: orin-agx-64, orin-agx-64-jp6,";
     assert_eq!(refused.code, 3);
     assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
     let without_power: Vec<String> = corpus()
