@@ -24,7 +24,6 @@
 
 pub mod anchors;
 pub mod corpus;
-pub mod csv;
 pub mod heat;
 pub mod kernels;
 pub mod load;

@@ -208,15 +208,21 @@ pub fn clock(field: Named<'_>) -> Result<u32, Refusal> {
     khz.ok_or_else(|| CLOCK.refuse(field.0, text))
 }
 
-/// A number above zero as a column expects it, or `None` for a blank.
+/// As [`exact`], rounded.
 pub fn quantity(field: Named<'_>, numbers: &Numbers) -> Result<Option<f32>, Refusal> {
+    Ok(exact(field, numbers)?.map(|value| value as f32))
+}
+
+/// A number above zero as a column expects it, or `None` for a blank.
+pub fn exact(field: Named<'_>, numbers: &Numbers) -> Result<Option<f64>, Refusal> {
     if is_unknown(field.1) {
         return Ok(None);
     }
     let (text, value) = decimal(field)?;
     let value = value.filter(|value| numbers.range.contains(value));
     match value {
-        Some(value) if value as f32 > 0.0 => Ok(Some(value as f32)),
+        // Above zero also when it is rounded.
+        Some(value) if value as f32 > 0.0 => Ok(Some(value)),
         _ => Err(numbers.refuse(field.0, text)),
     }
 }

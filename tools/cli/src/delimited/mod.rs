@@ -281,6 +281,11 @@ impl<R: Read> Table<R> {
         })
     }
 
+    /// The line of the row, counted from one.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
     /// A field of the row without the blanks around it.
     pub fn field(&self, at: usize) -> &[u8] {
         self.record[at].trim_ascii()

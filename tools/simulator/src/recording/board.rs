@@ -6,12 +6,12 @@
 //! the split over rails, what part of a step waits for the loader, heat, sensors and delays.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
-use wattgate_board_tables::{Board, Preset, names};
+use thiserror::Error;
+use wattgate_board_tables::{Board, BoardError, Preset, names};
 
-use super::corpus::{Corpus, KNOBS, RecordingError, Row};
+use super::corpus::{Corpus, KNOBS, Row};
 use super::{Measured, NEIGHBOURS, Recording};
 use crate::workload::{self, Workload};
 
@@ -28,6 +28,48 @@ const CONTRADICTORY: f64 = 1.5;
 /// Times that are all shorter than this, in ms, are probably in seconds.
 const SHORT_MS: f64 = 1.0;
 
+/// Why a corpus cannot be played back.
+#[derive(Debug, Error)]
+pub enum RecordingError {
+    /// The device is no board of ours.
+    #[error("`{device}` in `device` is no board that is known; name the board with --board")]
+    UnknownDevice { device: String },
+    /// The named board has another chip than that of the corpus.
+    #[error(
+        "the corpus is of `{device}`, which has another chip than `{board}`; leave --board out"
+    )]
+    OtherChip { device: String, board: String },
+    /// The named board is unknown.
+    #[error("{0}")]
+    Board(#[from] BoardError),
+    /// Nothing is known of the board but its clocks.
+    #[error(
+        "`{board}` cannot be played back: nothing is known of its rails and of what it draws at rest; there are {}",
+        known.join(", ")
+    )]
+    NoPhysics { board: String, known: Vec<String> },
+    /// A clock is blank, and the board has no table of it.
+    #[error(
+        "`{column}` is blank, and no table of `{board}` is known; write the clock of the measurements into each row"
+    )]
+    NoClock { column: &'static str, board: String },
+    /// A row has more cores than the board.
+    #[error(
+        "line {line}: column `cores`: expected 1 … {all}, the cores of `{board}`, found `{cores}`"
+    )]
+    Cores {
+        line: u64,
+        cores: u32,
+        all: u32,
+        board: String,
+    },
+    /// Too few modes are measured.
+    #[error(
+        "modes with a time and a power: {modes}, expected at least {NEIGHBOURS}; measure more of the grid"
+    )]
+    Few { modes: usize },
+}
+
 /// A board that plays back a corpus, with the workload that it recorded.
 #[derive(Clone, Debug)]
 pub struct RecordedBoard {
@@ -38,15 +80,9 @@ pub struct RecordedBoard {
 }
 
 impl RecordedBoard {
-    /// Reads a corpus. The board is that of the column `device` unless one is named, the workload the only one unless
-    /// one is named.
-    pub fn read(
-        path: &Path,
-        board: Option<&str>,
-        workload: Option<&str>,
-    ) -> Result<Self, RecordingError> {
-        let corpus = Corpus::read(path, workload)?;
-        let mut board = described(&corpus, board)?;
+    /// The board of a corpus: that of its device unless one is named.
+    pub fn new(corpus: &Corpus, board: Option<&str>) -> Result<Self, RecordingError> {
+        let mut board = described(corpus, board)?;
         let mut remarks = Remarks::default();
         if corpus.left_out > 0 {
             let rows = corpus.left_out;
@@ -64,14 +100,12 @@ impl RecordedBoard {
                 "time_ms has at most {longest}: are these seconds? Multiply them by 1000; if they are ms, nothing is wrong"
             ));
         }
-        let knobs = knobs(&mut board, &corpus, &mut remarks)?;
+        let knobs = knobs(&mut board, corpus, &mut remarks)?;
         let modes = modes(&corpus.rows, &knobs, &mut remarks);
         let grid = knobs.iter().map(|knob| knob.values().len()).product();
         if modes.len() < NEIGHBOURS {
-            return Err(RecordingError::Few {
-                path: corpus.path,
-                modes: modes.len(),
-            });
+            let modes = modes.len();
+            return Err(RecordingError::Few { modes });
         }
         if modes.len() < grid {
             let modes = modes.len();
@@ -79,7 +113,7 @@ impl RecordedBoard {
                 "{modes} of the {grid} modes of its grid are measured: the others are interpolated"
             ));
         }
-        let mut workload = physics(&corpus);
+        let mut workload = physics(corpus);
         workload.recording = Some(Arc::new(Recording::new(&board, &workload, &modes)));
         Ok(Self {
             board,
@@ -95,10 +129,7 @@ pub fn name(corpus: &Corpus) -> String {
         true => c,
         false => '_',
     };
-    match corpus.workload.is_empty() {
-        true => "recorded".to_owned(),
-        false => corpus.workload.chars().map(sane).collect(),
-    }
+    corpus.workload.chars().map(sane).collect()
 }
 
 /// The workload without its recording.
@@ -118,24 +149,19 @@ fn physics(corpus: &Corpus) -> Workload {
 
 /// The board that was measured, as its file describes it.
 fn described(corpus: &Corpus, named: Option<&str>) -> Result<Board, RecordingError> {
-    let (path, device) = (corpus.path.clone(), corpus.device.clone());
+    let device = corpus.device.clone();
     let of_device = Board::described(&device);
     let mut board = match (named, of_device) {
         (Some(named), of_device) => {
             let board = Board::described(named)?;
             if of_device.is_ok_and(|other| other.soc != board.soc) {
                 let board = board.name;
-                return Err(RecordingError::OtherChip {
-                    path,
-                    device,
-                    board,
-                });
+                return Err(RecordingError::OtherChip { device, board });
             }
             board
         }
         (None, Ok(board)) => board,
-        (None, Err(_)) if device.is_empty() => return Err(RecordingError::NoDevice { path }),
-        (None, Err(_)) => return Err(RecordingError::UnknownDevice { path, device }),
+        (None, Err(_)) => return Err(RecordingError::UnknownDevice { device }),
     };
     if !has_physics(&board) {
         let known = names().into_iter();
@@ -217,7 +243,7 @@ fn knobs(
         stated.collect()
     };
     let cores = cores(board, corpus, &values(0), remarks)?;
-    let [cpu, gpu, emc] = [1, 2, 3].map(|axis| clock(board, corpus, axis, &values(axis), remarks));
+    let [cpu, gpu, emc] = [1, 2, 3].map(|axis| clock(board, axis, &values(axis), remarks));
     let knobs = [cores, cpu?, gpu?, emc?];
     board.recorded_cores = knobs[0].values();
     board.cpu_khz = knobs[1].values();
@@ -241,13 +267,12 @@ fn cores(
     };
     let too_many = |row: &&Row| row.knobs[0].is_some_and(|cores| cores > all);
     if let Some(row) = corpus.rows.iter().find(too_many) {
-        let cores = row.knobs[0].unwrap_or_default();
-        return Err(RecordingError::Csv(crate::csv::CsvError::Line {
-            path: corpus.path.clone(),
+        return Err(RecordingError::Cores {
             line: row.line,
-            found: format!("`{cores}` in `cores`"),
-            expected: format!("1 … {all}, the cores of `{}`", board.name),
-        }));
+            cores: row.knobs[0].unwrap_or_default(),
+            all,
+            board: board.name.clone(),
+        });
     }
     if stated.len() < all as usize {
         let stated = match least == most {
@@ -263,7 +288,6 @@ fn cores(
 
 fn clock(
     board: &Board,
-    corpus: &Corpus,
     axis: usize,
     stated: &BTreeSet<u32>,
     remarks: &mut Remarks,
@@ -278,7 +302,6 @@ fn clock(
         });
         let Some(highest) = table.last().copied().or(caps.max()) else {
             return Err(RecordingError::NoClock {
-                path: corpus.path.clone(),
                 column,
                 board: board.name.clone(),
             });

@@ -26,8 +26,7 @@ use crate::steady::AMBIENT_C;
 use crate::unit::Unit;
 use crate::workload::Workload;
 
-pub use board::RecordedBoard;
-pub use corpus::RecordingError;
+pub use board::{RecordedBoard, RecordingError};
 
 /// Number of measured modes whose distance sets how far the others count, and the least number in a recording.
 pub const NEIGHBOURS: usize = 8;

@@ -1,6 +1,8 @@
 //! Boards, steps and paths that several tests use.
 #![allow(dead_code)] // Each test file uses a part.
 
+use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use wattgate_board_tables::Board;
@@ -100,3 +102,23 @@ pub fn ina(file: &str) -> String {
 /// The counter of OC3 of a board with one power sensor under seed 0.
 pub const OC3: &str = "/sys/devices/platform/soctherm-oc-event/hwmon/hwmon3/oc3_event_cnt";
 pub const OC2: &str = "/sys/devices/platform/soctherm-oc-event/hwmon/hwmon3/oc2_event_cnt";
+
+/// Whether a file of measured data is absent. Then it says so on standard error, or panics if `WATTGATE_REQUIRE_DATA` is set.
+pub fn missing(path: &Path) -> bool {
+    if path.exists() {
+        return false;
+    }
+    // Past the capture of the test runner, so that it is seen.
+    let line = format!(
+        "SKIPPED: a test needs {}, which is absent\n",
+        path.display()
+    );
+    io::stderr()
+        .write_all(line.as_bytes())
+        .expect("standard error");
+    assert!(
+        std::env::var_os("WATTGATE_REQUIRE_DATA").is_none(),
+        "WATTGATE_REQUIRE_DATA is set, so the measured data must be present"
+    );
+    true
+}

@@ -10,6 +10,5 @@ mod kernels;
 mod physics;
 mod properties;
 mod recorded;
-mod recording;
 mod sensor;
 mod traces;

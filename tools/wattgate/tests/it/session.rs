@@ -13,7 +13,7 @@ use wattgate_profiler::session::{Session, SessionError, Task};
 use wattgate_profiler::window::{Count, Rules, Told};
 use wattgate_profiler::world::{Event, Exit, World};
 use wattgate_runtime::{Milliwatts, PowerMode};
-use wattgate_simulated_board::recording::RecordedBoard;
+use wattgate_simulated_board::recording::{RecordedBoard, corpus};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
@@ -283,21 +283,30 @@ fn rows_differ_from_the_truth_by_one_percent_in_the_median() {
 /// Steps and powers of a real board, played back: a session measures what the corpus has.
 #[test]
 fn a_recorded_board_is_measured_as_its_corpus_says() {
-    let mut text = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw\n".to_owned();
-    let mut measured = Vec::new();
+    let (mut rows, mut measured) = (Vec::new(), Vec::new());
     for (at, cpu) in [345_600, 2_035_200].into_iter().enumerate() {
         for (gpu, ms, mw) in [(114_750, 310.0, 3_100.0), (1_300_500, 70.0, 9_400.0)] {
             for emc in [408_000, 1_866_000] {
                 let (time, power) = (ms - 30.0 * at as f64, mw + 900.0 * at as f64);
-                text += &format!("tx2,job,6,{cpu},{gpu},{emc},{time},{power}\n");
-                measured.push((PowerMode::from_knobs([6, cpu, gpu, emc]), [time, power]));
+                let knobs = [6, cpu, gpu, emc];
+                rows.push(corpus::Row {
+                    line: 0,
+                    knobs: knobs.map(Some),
+                    time_ms: time,
+                    power_mw: power,
+                });
+                measured.push((PowerMode::from_knobs(knobs), [time, power]));
             }
         }
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("corpus.csv");
-    std::fs::write(&path, text).expect("written");
-    let recorded = RecordedBoard::read(&path, None, None).expect("a corpus");
+    let corpus = corpus::Corpus {
+        device: "tx2".to_owned(),
+        workload: "job".to_owned(),
+        minibatch: None,
+        rows,
+        left_out: 0,
+    };
+    let recorded = RecordedBoard::new(&corpus, None).expect("a recorded board");
     let tree = Tree::new(recorded.board, Unit::NOMINAL, 0, None).expect("a tree");
     let mut files = Simulated::new(tree);
     let jetson = files.tree.jetson_mut();

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
-use wattgate_simulated_board::csv::CsvError;
+use wattgate_cli::delimited::FileError;
 use wattgate_simulated_board::load::{KINDS, Kind};
 use wattgate_simulated_board::sampling::Sampling;
 
@@ -49,7 +49,7 @@ const POLLED_S: f64 = 0.0116;
 pub enum DynamicsError {
     /// A trace cannot be read.
     #[error("{0}")]
-    Trace(#[from] CsvError),
+    Trace(#[from] FileError),
     /// No run of a board has both a wait and work, so nothing says what its full load draws.
     #[error(
         "{}: no run has both a phase that waits and one that works, each of at least 5 s; a trace needs one", path.display()

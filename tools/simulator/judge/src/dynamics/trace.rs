@@ -1,6 +1,6 @@
 //! Recorded traces: what a real board's power sensor showed over time.
 //!
-//! A trace is a CSV file with the columns of one of three [`SOURCES`]. Rows of a run stand in one piece, in the order of time.
+//! A trace has the columns of one of three [`SOURCES`], in any dialect of [`wattgate_cli::delimited`]. Rows of a run stand in one piece, in the order of time.
 //!
 //! ```text
 //! run,t_us,what,vdd_in_mw
@@ -8,12 +8,25 @@
 //! 2025-03-28_015632,11600,training,5964.7
 //! ```
 
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use wattgate_simulated_board::csv::{CsvError, Wrong, cells, lines, number, read};
+use wattgate_cli::delimited::columns::Layout;
+use wattgate_cli::delimited::fields::{Named, bad, name, number, text};
+use wattgate_cli::delimited::{Defect, FileError, Problem, Refusal, Table};
 
 use super::median;
+use crate::files;
+
+const RUN: &str = "run";
+
+static LAYOUT: Layout = Layout {
+    what: "a trace",
+    columns: &[RUN],
+    and: " and those of a board",
+    ..Layout::NONE
+};
 
 /// Minimum number of readings of a run.
 const FEWEST_READINGS: usize = 20;
@@ -81,13 +94,14 @@ impl Phase {
 /// Where traces with certain columns come from.
 #[derive(Debug)]
 pub struct Source {
-    columns: &'static str,
+    /// Columns besides that of the run.
+    columns: &'static [&'static str],
     /// Column of the time and its unit in s.
-    time: (usize, f64),
+    time: (&'static str, f64),
     /// Column of the module's power in mW.
-    power: usize,
+    power: &'static str,
     /// Column of the first rail's power in mW.
-    rail: usize,
+    rail: &'static str,
     /// How phases are found.
     phases: Phases,
     /// Name of the simulated board.
@@ -106,10 +120,10 @@ pub struct Source {
 #[derive(Debug)]
 enum Phases {
     /// By a column with these words.
-    Column(usize, &'static [(&'static str, Phase)]),
+    Column(&'static str, &'static [(&'static str, Phase)]),
     /// By the power: up to the last time at which it rises through the middle of its range, the board waits in the first phase.
     /// A column says which phase follows; a word with a single phase has no other.
-    Rise(usize, &'static [(&'static str, Phase)]),
+    Rise(&'static str, &'static [(&'static str, Phase)]),
     /// By the power: above the middle of its range the board works. The run's name says at what.
     Middle(&'static [(&'static str, Phase)]),
 }
@@ -118,12 +132,20 @@ enum Phases {
 /// The mode of the Orin NX is not stated; a comment there says 15 W.
 pub const SOURCES: [Source; 3] = [
     Source {
-        columns: "run,t_ms,phase,gpu_soc_mw,cpu_cv_mw,vin_sys_5v0_mw,vddq_mw,total_mw",
-        time: (1, 1e-3),
-        power: 7,
-        rail: 3,
+        columns: &[
+            "t_ms",
+            "phase",
+            "gpu_soc_mw",
+            "cpu_cv_mw",
+            "vin_sys_5v0_mw",
+            "vddq_mw",
+            "total_mw",
+        ],
+        time: ("t_ms", 1e-3),
+        power: "total_mw",
+        rail: "gpu_soc_mw",
         phases: Phases::Column(
-            2,
+            "phase",
             &[
                 ("idle_pre", Phase::Idle),
                 ("load", Phase::Loading),
@@ -140,12 +162,12 @@ pub const SOURCES: [Source; 3] = [
         rail_step_w: 0.397,
     },
     Source {
-        columns: "run,t_us,what,vdd_in_mw",
-        time: (1, 1e-6),
-        power: 3,
-        rail: 3,
+        columns: &["t_us", "what", "vdd_in_mw"],
+        time: ("t_us", 1e-6),
+        power: "vdd_in_mw",
+        rail: "vdd_in_mw",
         phases: Phases::Rise(
-            2,
+            "what",
             &[
                 ("training", Phase::Training),
                 ("evaluation", Phase::Evaluation),
@@ -159,10 +181,19 @@ pub const SOURCES: [Source; 3] = [
         rail_step_w: 0.0406,
     },
     Source {
-        columns: "run,t_ms,gpu_percent,gpu_mhz,cpu_percent,tj_c,vdd_in_mw,cpu_gpu_cv_mw,soc_mw",
-        time: (1, 1e-3),
-        power: 6,
-        rail: 6,
+        columns: &[
+            "t_ms",
+            "gpu_percent",
+            "gpu_mhz",
+            "cpu_percent",
+            "tj_c",
+            "vdd_in_mw",
+            "cpu_gpu_cv_mw",
+            "soc_mw",
+        ],
+        time: ("t_ms", 1e-3),
+        power: "vdd_in_mw",
+        rail: "vdd_in_mw",
         phases: Phases::Middle(&[("prefill", Phase::Prefill), ("", Phase::Decode)]),
         board: "orin-nano-8-super",
         modes: &[("", 2)],
@@ -261,18 +292,22 @@ pub struct Trace {
     pub runs: Vec<Run>,
 }
 
-/// A run that is being read: the line of its last row, its readings, and the word of each that tells a phase.
-struct Reader<'a> {
-    line: usize,
-    name: &'a str,
+/// A run that is being read: the line of its last row, its readings, and the phase that each row tells.
+struct Reader {
+    line: u64,
+    name: String,
     readings: Vec<Reading>,
-    words: Vec<&'a str>,
+    told: Vec<Phase>,
 }
 
 impl Trace {
     /// Reads a trace.
-    pub fn read(path: &Path) -> Result<Self, CsvError> {
-        let (source, runs) = read(path, parse)?;
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let (source, readers) = parse(&mut files::open(path, &LAYOUT)?)?;
+        let runs = runs(source, readers).map_err(|defect| FileError::Defect {
+            path: path.to_owned(),
+            defect,
+        })?;
         Ok(Self {
             path: path.to_owned(),
             source,
@@ -281,123 +316,129 @@ impl Trace {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<(&'static Source, Vec<Run>), Wrong> {
-    let (header, lines) = lines(bytes)?;
-    let source = SOURCES.iter().find(|source| source.columns == header);
-    let source = source.ok_or_else(|| {
-        let known = SOURCES.map(|source| format!("`{}`", source.columns));
-        let expected = format!("the columns of a trace: {}", known.join(" or "));
-        Wrong::new(1, format!("`{header}`"), expected)
-    })?;
-    let columns: Vec<&str> = header.split(',').collect();
-    let mut readers: Vec<Reader<'_>> = Vec::new();
-    for (line, text) in lines {
-        let cells = cells(line, text, columns.len())?;
-        let (time, unit) = source.time;
-        let seconds = unit * number(line, columns[time], cells[time], LATEST_S / unit)?;
-        let watts = |column: usize| {
-            let mw = number(line, columns[column], cells[column], MOST_MW)?;
-            Ok(1e-3 * mw)
+fn parse<R: Read>(table: &mut Table<R>) -> Result<(&'static Source, Vec<Reader>), FileError> {
+    let source = source(table)?;
+    let places = [RUN, source.time.0, source.power, source.rail];
+    let [run, time, power, rail] = table.places(places)?;
+    let word = match source.phases {
+        Phases::Column(column, known) | Phases::Rise(column, known) => {
+            Some((column, table.required(column)?, known))
+        }
+        Phases::Middle(_) => None,
+    };
+    let mut readers: Vec<Reader> = Vec::new();
+    table.rows(|row| -> Result<(), Defect> {
+        let (column, unit) = source.time;
+        let seconds = unit * number((column, row.field(time)), LATEST_S / unit)?;
+        let watts = |column, place| number((column, row.field(place)), MOST_MW).map(|mw| 1e-3 * mw);
+        let reading = Reading {
+            seconds,
+            watts: watts(source.power, power)?,
+            rail_w: watts(source.rail, rail)?,
         };
-        let (watts, rail_w) = (watts(source.power)?, watts(source.rail)?);
-        let name = cells[0];
+        let name = name((RUN, row.field(run)))?;
         if readers.last().is_none_or(|last| last.name != name) {
             if readers.iter().any(|before| before.name == name) {
-                let found = format!("run `{name}` again");
-                return Err(Wrong::new(line, found, "the rows of a run in one piece"));
+                return Err(bad(RUN, "the rows of a run in one piece", &name).into());
             }
             readers.push(Reader {
-                line,
+                line: 0,
                 name,
                 readings: Vec::new(),
-                words: Vec::new(),
+                told: Vec::new(),
             });
         }
         let Some(reader) = readers.last_mut() else {
-            continue;
+            return Ok(());
         };
         if let Some(last) = reader.readings.last().filter(|it| it.seconds >= seconds) {
-            let found = format!("`{}` in `{}`", cells[time], columns[time]);
             let before = (last.seconds / unit).round();
             let expected = format!("more than {before}, the time of the row before");
-            return Err(Wrong::new(line, found, expected));
+            return Err(bad(column, expected, text((column, row.field(time)))?).into());
         }
-        reader.line = line;
-        reader.readings.push(Reading {
-            seconds,
-            watts,
-            rail_w,
-        });
-        reader
-            .words
-            .push(source.phases.word(line, &columns, &cells)?);
-    }
-    let peak_w = readers.iter().map(|reader| range_w(&reader.readings)[1]);
-    let peak_mw = 1e3 * peak_w.fold(0.0, f64::max);
-    if readers.is_empty() {
-        return Err(Wrong::new(1, "no row", "rows of at least one run"));
-    }
+        reader.line = row.line();
+        reader.readings.push(reading);
+        if let Some((column, place, known)) = word {
+            reader.told.push(told((column, row.field(place)), known)?);
+        }
+        Ok(())
+    })?;
+    Ok((source, readers))
+}
+
+/// The source with the columns of a file.
+fn source<R: Read>(table: &Table<R>) -> Result<&'static Source, FileError> {
+    let has = |column: &&str| table.header().any(|name| name == column.as_bytes());
+    let is_of = |source: &&Source| has(&RUN) && source.columns.iter().all(|column| has(column));
+    SOURCES.iter().find(is_of).ok_or_else(|| {
+        let known = SOURCES.each_ref();
+        let known = known.map(|source| format!("{RUN},{}", source.columns.join(",")));
+        let names: Vec<_> = table.header().map(String::from_utf8_lossy).collect();
+        table.refuse(Defect::whole(Problem::BadField {
+            expected: format!("the columns {}", known.join(" or ")).into(),
+            found: names.join(",").into(),
+            advice: None,
+        }))
+    })
+}
+
+/// The phase that a word tells.
+fn told(field: Named<'_>, known: &[(&str, Phase)]) -> Result<Phase, Refusal> {
+    let word = text(field)?;
+    let found = known.iter().find(|(known, _)| *known == word);
+    found.map(|(_, phase)| *phase).ok_or_else(|| {
+        let known: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
+        bad(field.0, format!("one of {}", known.join(", ")), word)
+    })
+}
+
+/// The runs, if they have the unit of their columns and are long enough.
+fn runs(source: &Source, readers: Vec<Reader>) -> Result<Vec<Run>, Defect> {
+    let peaks_w = readers.iter().map(|reader| range_w(&reader.readings)[1]);
+    let peak_mw = 1e3 * peaks_w.fold(0.0, f64::max);
     if peak_mw < LEAST_PEAK_MW {
-        let found = format!("no power above {peak_mw} in `{}`", columns[source.power]);
-        return Err(Wrong::new(1, found, "milliwatts"));
+        let expected = format!("a highest power of {LEAST_PEAK_MW} mW or more");
+        return Err(bad(source.power, expected, &peak_mw.to_string()).into());
     }
     let runs = readers.into_iter().map(|reader| reader.run(source));
-    Ok((source, runs.collect::<Result<_, _>>()?))
+    runs.collect()
 }
 
 impl Phases {
-    /// The word of a row that tells its phase; empty if no column does.
-    fn word<'a>(&self, line: usize, columns: &[&str], cells: &[&'a str]) -> Result<&'a str, Wrong> {
-        let (Self::Column(column, known) | Self::Rise(column, known)) = self else {
-            return Ok("");
-        };
-        let word = cells[*column];
-        if known.iter().any(|(known, _)| *known == word) {
-            return Ok(word);
-        }
-        let known: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
-        let found = format!("`{word}` in `{}`", columns[*column]);
-        Err(Wrong::new(line, found, known.join(", ")))
-    }
-
     /// The phase of each reading.
-    fn of(&self, name: &str, readings: &[Reading], words: &[&str]) -> Vec<Phase> {
+    fn of(&self, name: &str, readings: &[Reading], told: Vec<Phase>) -> Vec<Phase> {
         let [low, high] = range_w(readings);
         let is_high = |reading: &Reading| reading.watts > f64::midpoint(low, high);
-        let phase_of = |known: &[(&str, Phase)], is: &dyn Fn(&str) -> bool| {
-            let found = known.iter().find(|(known, _)| is(known));
-            found.map_or(Phase::Other, |(_, phase)| *phase)
-        };
-        let named = |known: &[(&str, Phase)], word: &str| phase_of(known, &|known| known == word);
         match self {
-            Self::Column(_, known) => words.iter().map(|word| named(known, word)).collect(),
-            Self::Rise(_, known) => {
+            Self::Column(..) => told,
+            Self::Rise(..) => {
                 let rises = |two: &[Reading]| !is_high(&two[0]) && is_high(&two[1]);
                 let rise = readings.windows(2).rposition(rises);
-                let phase = |(at, word): (usize, &&str)| match rise {
-                    Some(rise) if at > rise => named(known, word),
+                let phase = |(at, phase)| match rise {
+                    Some(rise) if at > rise => phase,
                     _ => Phase::StartUp,
                 };
-                words.iter().enumerate().map(phase).collect()
+                told.into_iter().enumerate().map(phase).collect()
             }
             Self::Middle(known) => {
-                let phase = |reading| match is_high(reading) {
-                    true => phase_of(known, &|part| name.contains(part)),
-                    false => Phase::Idle,
-                };
+                let work = known.iter().find(|(part, _)| name.contains(part));
+                let work = work.map_or(Phase::Other, |(_, phase)| *phase);
+                let phase = |reading| if is_high(reading) { work } else { Phase::Idle };
                 readings.iter().map(phase).collect()
             }
         }
     }
 }
 
-impl Reader<'_> {
-    fn run(mut self, source: &Source) -> Result<Run, Wrong> {
+impl Reader {
+    fn run(mut self, source: &Source) -> Result<Run, Defect> {
         let count = self.readings.len();
         if count < FEWEST_READINGS {
-            let found = format!("run `{}` ends after {count} readings", self.name);
-            let expected = format!("at least {FEWEST_READINGS}");
-            return Err(Wrong::new(self.line, found, expected));
+            let expected = format!("at least {FEWEST_READINGS} readings of `{}`", self.name);
+            return Err(Defect {
+                line: Some(self.line),
+                ..bad(RUN, expected, &count.to_string()).into()
+            });
         }
         let period_s = period_s(&self.readings);
         for at in 1..count {
@@ -407,12 +448,12 @@ impl Reader<'_> {
                 *before = next - period_s;
             }
         }
-        let phases = source.phases.of(self.name, &self.readings, &self.words);
+        let phases = source.phases.of(&self.name, &self.readings, self.told);
         let mode = source
             .modes
             .iter()
             .find(|(prefix, _)| self.name.starts_with(prefix));
         let mode = mode.map_or(0, |(_, id)| *id);
-        Ok(Run::new(self.name.to_owned(), mode, self.readings, &phases))
+        Ok(Run::new(self.name, mode, self.readings, &phases))
     }
 }

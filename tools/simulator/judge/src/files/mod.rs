@@ -1,6 +1,7 @@
-//! The files that the program reads, each in any dialect of [`wattgate_cli::delimited`]: loads, traces of the true power,
-//! and the kernel calls of a network. The simulated board reads none: it depends on no part of the product.
+//! The files that the program reads, each in any dialect of [`wattgate_cli::delimited`]: corpora of real boards, loads, traces
+//! of the true power, and the kernel calls of a network. The simulated board reads none: it depends on no part of the product.
 
+pub mod corpus;
 pub mod load;
 pub mod network;
 pub mod trace;

@@ -5,20 +5,14 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wattgate_board_tables::{self as tables, Board, BoardError};
-use wattgate_simulated_board::csv::{CsvError, Wrong, cells, lines, number, read};
 use wattgate_simulated_board::pipeline::Clocks;
 
 use super::FITTED_MODES;
 use super::memory;
+use crate::files::corpus::{ReadError, read};
 
 /// Minimum number of modes: those that are fitted, and some that are scored.
 pub const LEAST_MODES: usize = FITTED_MODES + 5;
-
-/// Columns of a mode.
-const KNOBS: [&str; 4] = ["cores", "cpu_khz", "gpu_khz", "emc_khz"];
-
-/// Highest value of a number.
-const MOST: f64 = 1e9;
 
 /// Time of the fastest mode after scaling, in s. The physics knows the time of a minibatch; a corpus may have that of a whole
 /// job of unknown size.
@@ -28,12 +22,10 @@ pub const FASTEST_S: f64 = 0.25;
 #[derive(Debug, Error)]
 pub enum CorpusError {
     #[error(transparent)]
-    Csv(#[from] CsvError),
+    Read(#[from] ReadError),
     /// The board that `--board` or the corpus names.
     #[error("{}: {why}; --board names the board", path.display())]
     Board { path: PathBuf, why: BoardError },
-    #[error("{}: no row has a power, expected `power_mw` in mW; the physics of power has nothing to be held against", path.display())]
-    NoPower { path: PathBuf },
     #[error("{}: {found} modes with time and power, expected at least {LEAST_MODES}: {FITTED_MODES} are fitted, and the others are scored", path.display())]
     TooFew { path: PathBuf, found: usize },
 }
@@ -61,40 +53,35 @@ pub struct Corpus {
     pub hidden: [bool; 4],
 }
 
-/// Rows of a file.
-struct Rows {
-    device: String,
-    /// Times in ms and powers in mW of each mode.
-    measured: BTreeMap<[u32; 4], Vec<[f64; 2]>>,
-}
-
 impl Corpus {
     /// Reads a corpus. The column `device` names the board unless `board` does. Repeats of a mode become their median.
     pub fn read(path: &Path, board: Option<&str>) -> Result<Self, CorpusError> {
-        let rows = read(path, |bytes| Rows::parse(bytes, board.is_some()))?;
-        if rows.measured.is_empty() {
-            let path = path.to_owned();
-            return Err(CorpusError::NoPower { path });
+        let corpus = read(path, None)?;
+        // Times in ms and powers in mW of each mode.
+        let mut measured: BTreeMap<[u32; 4], Vec<[f64; 2]>> = BTreeMap::new();
+        for row in &corpus.rows {
+            let repeats = measured.entry(row.knobs.map(Option::unwrap_or_default));
+            repeats.or_default().push([row.time_ms, row.power_mw]);
         }
-        let hidden = std::array::from_fn(|at| rows.measured.keys().all(|knobs| knobs[at] == 0));
-        let stated: Vec<[u32; 4]> = rows.measured.keys().copied().collect();
+        let hidden = corpus.rows[0].knobs.map(|knob| knob.is_none());
+        let stated: Vec<[u32; 4]> = measured.keys().copied().collect();
         let board = match board {
             Some(name) => Board::named(name),
-            None => fitting_table(&rows.device, &stated),
+            None => fitting_table(&corpus.device, &stated),
         };
         let board = board.map_err(|why| CorpusError::Board {
             path: path.to_owned(),
             why,
         })?;
-        if rows.measured.len() < LEAST_MODES {
+        if measured.len() < LEAST_MODES {
             return Err(CorpusError::TooFew {
                 path: path.to_owned(),
-                found: rows.measured.len(),
+                found: measured.len(),
             });
         }
         let axes = board.axes();
         let mut modes = Vec::new();
-        for (knobs, repeats) in rows.measured {
+        for (knobs, repeats) in measured {
             let [time_ms, power_mw] = [0, 1].map(|at| median(repeats.iter().map(|row| row[at])));
             let [cores, cpu, gpu, mut emc] = knobs;
             if emc == 0 {
@@ -123,102 +110,6 @@ impl Corpus {
             modes,
             hidden,
         })
-    }
-}
-
-impl Rows {
-    fn parse(bytes: &[u8], has_board: bool) -> Result<Self, Wrong> {
-        let (header, lines) = lines(bytes)?;
-        let names: Vec<&str> = header.split(',').map(str::trim).collect();
-        let column = |name: &str| {
-            let found = names.iter().position(|found| *found == name);
-            found
-                .ok_or_else(|| Wrong::new(1, format!("`{header}`"), format!("the column `{name}`")))
-        };
-        let [device, workload] = [column("device")?, column("workload")?];
-        let [time, power] = [column("time_ms")?, column("power_mw")?];
-        let mut knobs_at = [0; 4];
-        for (at, name) in knobs_at.iter_mut().zip(KNOBS) {
-            *at = column(name)?;
-        }
-        let mut rows = Self {
-            device: String::new(),
-            measured: BTreeMap::new(),
-        };
-        let mut first: Option<(String, String)> = None;
-        let mut blank = [None; 4];
-        for (line, text) in lines {
-            let cells = cells(line, text, names.len())?;
-            let same = |name: &str, cell: &str, before: &str| match cell == before {
-                true => Ok(()),
-                false => Err(Wrong::new(
-                    line,
-                    format!("`{cell}` in `{name}`"),
-                    format!(
-                        "`{before}` as in the rows before: one board and one workload in a file"
-                    ),
-                )),
-            };
-            match &first {
-                Some((device_before, workload_before)) => {
-                    same("device", cells[device], device_before)?;
-                    same("workload", cells[workload], workload_before)?;
-                }
-                None => {
-                    let is_known = tables::names().contains(&cells[device]);
-                    if !is_known && !has_board {
-                        let found = format!("`{}` in `device`", cells[device]);
-                        let expected = "a board of `wattgate-simulator corpus --help`; --board names it otherwise";
-                        return Err(Wrong::new(line, found, expected));
-                    }
-                    first = Some((cells[device].to_owned(), cells[workload].to_owned()));
-                }
-            }
-            // A mode that could not be measured has empty cells.
-            if cells[time].is_empty() || cells[power].is_empty() {
-                continue;
-            }
-            let mut knobs = [0; 4];
-            for (at, knob) in knobs.iter_mut().enumerate() {
-                let cell = cells[knobs_at[at]];
-                let is_blank = cell.is_empty();
-                if *blank[at].get_or_insert(is_blank) != is_blank {
-                    let what = if is_blank {
-                        "an empty cell".to_owned()
-                    } else {
-                        format!("`{cell}`")
-                    };
-                    let found = format!("{what} in `{}`", KNOBS[at]);
-                    return Err(Wrong::new(
-                        line,
-                        found,
-                        "empty cells in all rows or in none",
-                    ));
-                }
-                if !is_blank {
-                    *knob = positive(line, KNOBS[at], cell)? as u32;
-                }
-            }
-            let row = [
-                positive(line, "time_ms", cells[time])?,
-                positive(line, "power_mw", cells[power])?,
-            ];
-            rows.measured.entry(knobs).or_default().push(row);
-        }
-        rows.device = first.map(|(device, _)| device).unwrap_or_default();
-        Ok(rows)
-    }
-}
-
-fn positive(line: usize, column: &str, cell: &str) -> Result<f64, Wrong> {
-    let value = number(line, column, cell, MOST)?;
-    match value > 0.0 {
-        true => Ok(value),
-        false => Err(Wrong::new(
-            line,
-            format!("`{cell}` in `{column}`"),
-            "a number above 0",
-        )),
     }
 }
 

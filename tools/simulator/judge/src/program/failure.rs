@@ -11,13 +11,13 @@ use wattgate_cli::exit::{self, Failed};
 use wattgate_cli::output::OutputError;
 use wattgate_cli::shard::ShardError;
 use wattgate_judge::dynamics::comparison::DynamicsError;
+use wattgate_judge::files::corpus::ReadError;
 use wattgate_judge::judge::JudgeError;
 use wattgate_judge::physics::corpus::CorpusError;
 use wattgate_judge::replay::ReplayError;
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_simulated_board::anchors::AnchorError;
 use wattgate_simulated_board::corpus::ModesError;
-use wattgate_simulated_board::csv::CsvError;
 use wattgate_simulated_board::recording::RecordingError;
 use wattgate_simulated_board::tree::mirror::{LivingError, MirrorError};
 use wattgate_simulated_board::tree::nvpmodel::NvpmodelError;
@@ -53,8 +53,8 @@ pub enum Failure {
     Board(#[from] BoardError),
     #[error("{0}")]
     Workload(#[from] WorkloadError),
-    #[error("{0}")]
-    Recording(RecordingError),
+    #[error("{}: {why}", path.display())]
+    Recording { path: PathBuf, why: RecordingError },
     #[error("{}: `{device}` in `device` is no board that is known; {advice}", path.display())]
     Device {
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum Failure {
     #[error("{0}")]
     File(#[from] FileError),
     #[error("{0}")]
-    Csv(#[from] CsvError),
+    Read(#[from] ReadError),
     #[error("{0}")]
     Replay(#[from] ReplayError),
     #[error("{0}")]
@@ -129,7 +129,7 @@ impl From<JudgeError> for Failure {
 impl From<DynamicsError> for Failure {
     fn from(error: DynamicsError) -> Self {
         match error {
-            DynamicsError::Trace(error) => Self::Csv(error),
+            DynamicsError::Trace(error) => Self::File(error),
             DynamicsError::Simulator(error) => Self::Replay(error),
             error @ DynamicsError::NoSpan { .. } => Self::NoSpan(error),
         }
@@ -139,7 +139,7 @@ impl From<DynamicsError> for Failure {
 impl From<CorpusError> for Failure {
     fn from(error: CorpusError) -> Self {
         match error {
-            CorpusError::Csv(error) => Self::Csv(error),
+            CorpusError::Read(error) => Self::Read(error),
             error => Self::Corpus(error),
         }
     }
@@ -152,7 +152,10 @@ impl Failed for Failure {
             Self::Arguments(_)
             | Self::Missing(_)
             | Self::NoModel { .. }
-            | Self::Recording(RecordingError::Board(_) | RecordingError::OtherChip { .. })
+            | Self::Recording {
+                why: RecordingError::OtherChip { .. },
+                ..
+            }
             | Self::Value { .. }
             | Self::Numbers { .. }
             | Self::Exclusive(..)
@@ -173,10 +176,8 @@ impl Failed for Failure {
                 why: ProbeError::Unreadable(_),
                 ..
             }) => exit::OTHER,
-            Self::Csv(CsvError::Io { .. })
-            | Self::Recording(RecordingError::Csv(CsvError::Io { .. })) => exit::OTHER,
             Self::Probe(_)
-            | Self::Recording(_)
+            | Self::Recording { .. }
             | Self::Device { .. }
             | Self::Workload(
                 WorkloadError::Recorded { .. }
@@ -186,7 +187,7 @@ impl Failed for Failure {
                 | WorkloadError::OutOfMemory { .. },
             )
             | Self::File(FileError::Defect { .. })
-            | Self::Csv(_)
+            | Self::Read(ReadError::Defect { .. })
             | Self::Replay(
                 ReplayError::Format { .. } | ReplayError::NoPower { .. } | ReplayError::Setup(_),
             )
@@ -204,6 +205,7 @@ impl Failed for Failure {
             | Self::Plot(_)
             | Self::Scenario(_)
             | Self::File(FileError::Io { .. })
+            | Self::Read(ReadError::Io { .. })
             | Self::Replay(ReplayError::Model { .. } | ReplayError::Holder(_))
             | Self::Print(_) => exit::OTHER,
         }

@@ -8,7 +8,7 @@ use wattgate_board_tables::Board;
 use wattgate_cli::nearest::nearest;
 use wattgate_cli::quantity;
 use wattgate_judge::Holder;
-use wattgate_judge::files::network;
+use wattgate_judge::files::{corpus, network};
 use wattgate_judge::replay::warmth::Fan;
 use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::recording::{RecordedBoard, RecordingError};
@@ -138,7 +138,8 @@ impl BoardOptions {
             return Ok(None);
         };
         let (board, workload) = (self.board.as_deref(), self.workload.as_deref());
-        let recorded = RecordedBoard::read(path, board, workload).map_err(unknown_device)?;
+        let corpus = corpus::read(path, workload)?;
+        let recorded = RecordedBoard::new(&corpus, board).map_err(|why| unplayable(path, why))?;
         for remark in &recorded.remarks {
             eprintln!("warning: {}: {remark}", path.display());
         }
@@ -156,10 +157,13 @@ impl BoardOptions {
     }
 }
 
-/// Adds the nearest name to a device that is no board.
-fn unknown_device(why: RecordingError) -> Failure {
-    let RecordingError::UnknownDevice { path, device } = why else {
-        return Failure::Recording(why);
+/// Adds the path, and the nearest name to a device that is no board.
+fn unplayable(path: &Path, why: RecordingError) -> Failure {
+    let path = path.to_owned();
+    let device = match why {
+        RecordingError::UnknownDevice { device } => device,
+        RecordingError::Board(why) => return Failure::Board(why),
+        why => return Failure::Recording { path, why },
     };
     let known = wattgate_board_tables::names();
     let near = nearest(&device, known.iter().copied());

@@ -18,6 +18,7 @@ mod loads;
 mod messages;
 mod physics;
 mod process;
+mod recording;
 mod replay;
 mod running;
 mod scenarios;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 
 use tempfile::TempDir;
-use wattgate_simulated_board::recording::corpus::{Corpus, Row};
+use wattgate_judge::files::corpus;
+use wattgate_simulated_board::recording::corpus::Row;
 use wattgate_simulated_board::tree::mirror::Living;
 
 use crate::eventually::eventually;
@@ -66,7 +67,7 @@ impl Recorded {
 
     /// The row with all cores whose power is nearest to 8 W, where nothing throttles.
     fn row(&self) -> Row {
-        let rows = Corpus::read(&self.corpus, None).expect("a corpus").rows;
+        let rows = corpus::read(&self.corpus, None).expect("a corpus").rows;
         let rows = rows.into_iter().filter(|row| row.knobs[0] == Some(6));
         let off = |row: &Row| (row.power_mw - 8_000.0).abs();
         let nearest = rows.min_by(|a, b| off(a).total_cmp(&off(b)));
@@ -208,7 +209,7 @@ fn what_a_recorded_board_needs_is_named() {
         (
             &["judge", "--workload", "bert", "--model", "m.wgt"],
             3,
-            "the file has no workload `bert`; it has job",
+            "no row of the workload `bert`; the file has job",
         ),
         (
             &["board", "--root", "b", "--from", "p.gz"],

@@ -16,9 +16,9 @@ use crate::failure::Failure;
 use crate::help::{paragraphs, workloads};
 use crate::signals;
 use wattgate_cli::steps::Steps;
+use wattgate_judge::files::corpus;
 use wattgate_simulated_board::machine::Work;
 use wattgate_simulated_board::recording;
-use wattgate_simulated_board::recording::corpus::Corpus;
 use wattgate_simulated_board::tree::mirror::{Living, LivingError};
 use wattgate_simulated_board::workload::{Workload, names};
 
@@ -91,7 +91,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     ))?;
     let (seen, name, items) = match (truth, name) {
         (Some(truth), name) => {
-            let corpus = Corpus::read(&truth, name.as_deref()).map_err(Failure::Recording)?;
+            let corpus = corpus::read(&truth, name.as_deref())?;
             let name = recording::board::name(&corpus);
             // Without a minibatch a step is one item.
             (name.clone(), name, corpus.minibatch.unwrap_or(1))

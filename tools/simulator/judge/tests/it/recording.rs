@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wattgate_board_tables::Board;
+use wattgate_judge::files::corpus;
 use wattgate_simulated_board::machine::trace::Segment;
 use wattgate_simulated_board::pipeline::Clocks;
-use wattgate_simulated_board::recording::corpus::Corpus;
+use wattgate_simulated_board::recording::corpus::Row;
 use wattgate_simulated_board::recording::{Measured, RecordedBoard, Recording};
 use wattgate_simulated_board::steady::Steady;
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 
-use crate::recorded::missing;
+use crate::common::missing;
 
 const HEADER: &str = "device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw";
 
@@ -74,15 +75,29 @@ impl Written {
     }
 
     fn read(&self) -> RecordedBoard {
-        RecordedBoard::read(&self.path, None, None).unwrap_or_else(|why| panic!("{why}"))
+        read(&self.path)
     }
 
     /// Why the corpus is refused, without its path.
     fn refused(&self, board: Option<&str>, workload: Option<&str>) -> String {
-        let refused = RecordedBoard::read(&self.path, board, workload);
-        let why = refused.expect_err("a corpus that is refused").to_string();
+        let refused = recorded(&self.path, board, workload);
+        let why = refused.expect_err("a corpus that is refused");
         why.replace(self.path.to_str().expect("text"), "FILE")
     }
+}
+
+/// The recorded board of a file, or why there is none.
+fn recorded(
+    path: &Path,
+    board: Option<&str>,
+    workload: Option<&str>,
+) -> Result<RecordedBoard, String> {
+    let corpus = corpus::read(path, workload).map_err(|why| why.to_string())?;
+    RecordedBoard::new(&corpus, board).map_err(|why| why.to_string())
+}
+
+fn read(path: &Path) -> RecordedBoard {
+    recorded(path, None, None).unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn whole() -> Written {
@@ -101,7 +116,7 @@ fn steady(recorded: &RecordedBoard, unit: &Unit, knobs: [u32; 4]) -> [f64; 2] {
 
 /// The greatest errors of time and power in the rows of a corpus that has no repeats, in %.
 fn worst(recorded: &RecordedBoard, path: &Path) -> [f64; 2] {
-    let corpus = Corpus::read(path, None).expect("a corpus");
+    let corpus = corpus::read(path, None).expect("a corpus");
     let mut worst = [0.0_f64; 2];
     for row in &corpus.rows {
         let axes = recorded.board.axes();
@@ -139,6 +154,20 @@ fn a_recorded_board_has_the_measured_time_and_power_in_each_mode() {
     assert_eq!(recorded.board.gpu_khz, GPU);
     assert_eq!(recorded.board.emc_khz, EMC);
     let [time, power] = worst(&recorded, &written.path);
+    assert!(time < 1e-6 && power < 0.1, "{time} {power}");
+}
+
+/// As a spreadsheet writes it, with another workload's rows between those of the wanted one.
+#[test]
+fn a_corpus_has_any_dialect_and_the_rows_of_one_workload_are_read() {
+    let text = format!("\u{feff}{HEADER}\n{}", rows(&grid()));
+    let text = text.replace("\n", "\r\n").replace(',', ";");
+    let other = "tx2;other;;5;;;-;-\r\n# a comment\r\ntx2;work;";
+    let written = Written::new(&text.replacen("tx2;work;", other, 1));
+    let recorded = recorded(&written.path, None, Some("work")).expect("a corpus");
+    let corpus = corpus::read(&written.path, Some("work")).expect("a corpus");
+    assert_eq!(corpus.rows[0].line, 4);
+    let [time, power] = worst(&recorded, &whole().path);
     assert!(time < 1e-6 && power < 0.1, "{time} {power}");
 }
 
@@ -409,69 +438,75 @@ fn what_cannot_be_played_back_is_refused_by_name() {
     for (found, expected) in [
         (
             changed(7, "5.5"),
-            "FILE:2: `5.5` in `power_mw`, expected a power in mW, 100 … 1000000; multiply W by 1000, divide µW by 1000",
+            "FILE: line 2: column `power_mw`: expected a power in mW from 100 to below 1000000 (1 kW), or a blank, found \
+             `5.5`; if the column is in W, multiply it by 1000",
         ),
         (
             changed(6, "-3"),
-            "FILE:2: `-3` in `time_ms`, expected a time in ms above 0, 4294967 at most; divide µs by 1000",
+            "FILE: line 2: column `time_ms`: expected a time in ms above zero and below 4294967 (71 minutes), or a blank, \
+             found `-3`",
         ),
         (
             changed(3, "345.6"),
-            "FILE:2: `345.6` in `cpu_khz`, expected a clock in kHz, 10000 … 10000000; multiply MHz by 1000, divide Hz by 1000",
+            "FILE: line 2: column `cpu_khz`: expected a frequency in kHz from 10000 to 10000000, found `345.6`; if the \
+             column is in MHz, multiply it by 1000",
+        ),
+        (
+            changed(0, ""),
+            "FILE: line 2: column `device`: expected a name of 1 to 64 characters, found ``",
         ),
         (
             changed(2, "9"),
-            "FILE:2: `9` in `cores`, expected 1 … 6, the cores of `tx2`",
+            "line 2: column `cores`: expected 1 … 6, the cores of `tx2`, found `9`",
         ),
         (
             changed(4, ""),
-            "FILE:3: `114750` in `gpu_khz`, expected a blank as in line 2",
+            "FILE: line 3: column `gpu_khz`: blank in some rows; a knob that is constant or not shown may be blank, but \
+             then in every row",
         ),
         (
             changed(0, "tx1"),
-            "FILE:3: `tx2` in `device`, expected `tx1` as in line 2; keep the rows of one board",
+            "FILE: line 3: column `device`: expected `tx1` as in the rows before, found `tx2`: one file holds one \
+             workload on one board",
         ),
         (
             changed(1, "other"),
-            "FILE: the file has the workloads other, work; pick one with --workload",
+            "FILE: the file has the workloads other, work; name one with --workload beside --truth, or write a file for \
+             each",
         ),
         (
             with(&|text| text.replace("power_mw", "power_w")).refused(None, None),
-            "FILE:1: no `power_mw` in the header, expected `time_ms` in ms and `power_mw` in mW, with commas between the columns",
+            "FILE: line 1: column `power_mw`: missing; the header has `power_w`: multiply it by 1000 and rename it \
+             `power_mw`",
         ),
         (
             with(&|text| text.replace("tx2,", "jetson,")).refused(None, None),
-            "FILE: `jetson` in `device` is no board that is known; name the board with --board",
-        ),
-        (
-            with(&|text| text.replace("tx2,", ",")).refused(None, None),
-            "FILE: the column `device` is missing or blank; name the board with --board",
+            "`jetson` in `device` is no board that is known; name the board with --board",
         ),
         (
             whole().refused(Some("orin-agx-64"), None),
-            "FILE: the corpus is of `tx2`, which has another chip than `orin-agx-64`; leave --board out",
+            "the corpus is of `tx2`, which has another chip than `orin-agx-64`; leave --board out",
         ),
         (
             whole().refused(None, Some("bert")),
-            "FILE: the file has no workload `bert`; it has work",
+            "FILE: no row of the workload `bert`; the file has work",
         ),
         (
             Written::new(&format!("{HEADER}\n{}", rows(&grid()[..7]))).refused(None, None),
-            "FILE: modes with a time and a power: 7, expected at least 8; measure more of the grid",
+            "modes with a time and a power: 7, expected at least 8; measure more of the grid",
         ),
         (
             Written::new(&format!("{HEADER},kind\n{first},simulated\n")).refused(None, None),
-            "FILE:2: `simulated` in `kind`, expected `measured`: a recorded board plays back what a real one did",
+            "FILE: line 2: column `kind`: expected `measured`, which is what a real board did, found `simulated`",
         ),
         (
             Written::new(&format!("{HEADER}\ntx2,work,2,345600,114750,408000,90,\n"))
                 .refused(None, None),
-            "FILE: no row has a power, expected `power_mw` in each: a recorded board plays back time and power, so take \
-             a corpus with both",
+            "FILE: no row has both a time and a power, expected `time_ms` and `power_mw` in each; take a corpus with both",
         ),
         (
             Written::new(&format!("{HEADER}\n")).refused(None, None),
-            "FILE: no row has a time and a power, expected `time_ms` and `power_mw` in each",
+            "FILE: no rows after the header",
         ),
     ] {
         assert_eq!(found, expected);
@@ -484,19 +519,14 @@ fn what_cannot_be_played_back_is_refused_by_name() {
     assert!(nano.ends_with("xavier-agx, xavier-nx, tx2, tx1"), "{nano}");
     let unknown = whole().refused(Some("pi"), None);
     assert!(unknown.starts_with("unknown board `pi`"), "{unknown}");
-    let absent = RecordedBoard::read(Path::new("none.csv"), None, None).expect_err("absent");
-    assert!(
-        absent.to_string().starts_with("none.csv: cannot read: "),
-        "{absent}"
-    );
 }
 
 /// No table and no physics of the TX1 are known; its corpus has its clocks, and corrects the TX2's physics.
 #[test]
 fn the_tx1_is_recorded_though_it_cannot_be_simulated() {
     let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trainer/corpora/tx1-image5000.csv");
-    let recorded = RecordedBoard::read(&path, None, None).expect("a corpus");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../trainer/corpora/tx1-image5000.csv");
+    let recorded = read(&path);
     assert_eq!(
         recorded.remarks,
         ["736 of the 2720 modes of its grid are measured: the others are interpolated"]
@@ -509,16 +539,16 @@ fn the_tx1_is_recorded_though_it_cannot_be_simulated() {
 
 fn shared(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data")
+        .join("../../../../shared/data")
         .join(name)
 }
 
 /// A recording of every second row, in the others: median errors of time and power in %.
 fn left_out(recorded: &RecordedBoard, path: &Path) -> [f64; 2] {
-    let corpus = Corpus::read(path, None).expect("a corpus");
+    let corpus = corpus::read(path, None).expect("a corpus");
     let mut physics = recorded.workload.clone();
     physics.recording = None;
-    let measured = |row: &wattgate_simulated_board::recording::corpus::Row| {
+    let measured = |row: &Row| {
         let axes = recorded.board.axes();
         let knobs = std::array::from_fn(|axis| {
             let value = row.knobs[axis].unwrap_or(u32::MAX);
@@ -579,7 +609,7 @@ fn sweeps_of_real_boards_are_met() {
         if missing(&path) {
             return;
         }
-        let recorded = RecordedBoard::read(&path, None, None).unwrap_or_else(|why| panic!("{why}"));
+        let recorded = read(&path);
         let [time, power] = worst(&recorded, &path);
         assert!(time < 1e-6 && power < 0.1, "{name}: {time} {power}");
         let errors = left_out(&recorded, &path);
@@ -606,11 +636,11 @@ fn all_measured_corpora_are_read() {
         if missing(&path) {
             return;
         }
-        match RecordedBoard::read(&path, None, None) {
+        match recorded(&path, None, None) {
             Ok(recorded) => println!("{name}: {:#?}", recorded.remarks),
             Err(why) => {
                 assert!(name.contains("flexibo"), "{why}");
-                assert!(why.to_string().contains("no row has a power"), "{why}");
+                assert!(why.contains("no row has both a time and a power"), "{why}");
             }
         }
     }
