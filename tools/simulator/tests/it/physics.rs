@@ -50,7 +50,7 @@ fn every_board_is_described_and_boards_with_unknown_tables_are_refused() {
     assert_eq!(
         refused.to_string(),
         "`thor-t5000` cannot be simulated, because these are not published of it: the GPU table, the lower end of the CPU table, \
-         the caps of 120W, 90W and 70W"
+         the caps of 120W, 90W and 70W; name another board"
     );
     assert!(matches!(
         Board::named("thor"),

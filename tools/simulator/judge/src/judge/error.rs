@@ -17,7 +17,7 @@ pub enum JudgeError {
     #[error("{0}")]
     File(#[from] FileError),
     /// The model is of another board.
-    #[error("{}: the model's grid has {found}, which `{board}` lacks", path.display())]
+    #[error("{}: the model's grid has {found}, which `{board}` lacks; name a model of this board", path.display())]
     OtherGrid {
         path: PathBuf,
         found: String,

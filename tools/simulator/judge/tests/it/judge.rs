@@ -391,7 +391,7 @@ fn what_is_wrong_is_named() {
         3,
     );
     let expected = format!(
-        "error: {other}: the model's grid has a GPU clock of 306000 kHz, which `xavier-agx` lacks\n"
+        "error: {other}: the model's grid has a GPU clock of 306000 kHz, which `xavier-agx` lacks; name a model of this board\n"
     );
     assert_eq!(found, expected);
     let rows = folder.path().join("rows.csv");
@@ -416,7 +416,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             format!("{header}\n6,1728000,1020000,3199000,,\n"),
-            "rows.csv: no row has a measurement",
+            "rows.csv: no row has a measurement; name a corpus with times or powers",
         ),
     ] {
         assert_eq!(measured(&lines), format!("error: {message}\n"));

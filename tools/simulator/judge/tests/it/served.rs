@@ -185,7 +185,10 @@ fn a_probe_that_cannot_be_served_is_refused_by_name() {
                 .args(["board", "--root", "served"])
                 .current_dir(folder.path())
         ),
-        error(2, "missing --board, such as --board orin-agx-64, --truth or --from")
+        error(
+            2,
+            "missing --board, such as --board orin-agx-64, --truth or --from"
+        )
     );
     assert!(!folder.path().join("served").exists());
 }
