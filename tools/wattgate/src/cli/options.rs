@@ -99,7 +99,7 @@ impl Common {
                 self.root = path::absolute(&root).unwrap_or(root);
             }
             "--speed" => {
-                self.speed = within(parser, "--speed", 0.1..=100.0, "a factor of 0.1 … 100")?
+                self.speed = within(parser, "--speed", 0.1..=100.0, "a factor of 0.1 … 100")?;
             }
             "--json" => self.json = true,
             option => return self.workload.take(option, parser),

@@ -369,7 +369,7 @@ fn parse<R: Read>(table: &mut Table<R>) -> Result<(&'static Source, Vec<Reader>)
 /// The source with the columns of a file.
 fn source<R: Read>(table: &Table<R>) -> Result<&'static Source, FileError> {
     let has = |column: &&str| table.header().any(|name| name == column.as_bytes());
-    let is_of = |source: &&Source| has(&RUN) && source.columns.iter().all(|column| has(column));
+    let is_of = |source: &&Source| has(&RUN) && source.columns.iter().all(has);
     SOURCES.iter().find(is_of).ok_or_else(|| {
         let known = SOURCES.each_ref();
         let known = known.map(|source| format!("{RUN},{}", source.columns.join(",")));
