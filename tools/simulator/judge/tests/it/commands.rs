@@ -219,7 +219,7 @@ fn unknown_names_and_wrong_numbers_are_named() {
         (
             "--board xavier-agx --workload mobilenetv3 --minibatch 4000",
             "error: `mobilenetv3` with a minibatch of 4000 needs 405.6 GB, but `xavier-agx` has 33.2 GB for \
-             a training; at most 275 samples fit\n",
+             a training; at most 275 samples fit, so ask for fewer\n",
         ),
         (
             "--board tx2 --workload bert --modes all --storage ssd",
@@ -227,7 +227,7 @@ fn unknown_names_and_wrong_numbers_are_named() {
         ),
         (
             "--board xavier-agx --workload bert --storage ssd",
-            "error: `bert` has no `[data]`, which a storage needs\n",
+            "error: `bert` has no `[data]`, which a storage needs; name another workload, or a file with it\n",
         ),
         (
             "--board tx2 --workload lenet --modes all --storage floppy",
@@ -245,7 +245,7 @@ fn unknown_names_and_wrong_numbers_are_named() {
             "--board tx2 --workload lenet --modes characterizing",
             "error: no paper profiled `tx2`; take all or random:N modes\n",
         ),
-        ("--workload lenet", "error: missing --board, such as"),
+        ("--workload lenet", "error: missing --board or --truth\n"),
         ("--board tx2", "error: missing --workload, such as"),
     ] {
         let of_workload = ["minibatch", "`[data]`"];
