@@ -75,6 +75,8 @@ pub enum RecordingError {
 pub struct RecordedBoard {
     pub board: Board,
     pub workload: Workload,
+    /// The measured modes, ascending: online cores, and CPU, GPU and memory clock in kHz.
+    pub measured: Vec<[u32; 4]>,
     /// What a user should know of the corpus, a sentence each.
     pub remarks: Vec<String>,
 }
@@ -118,6 +120,7 @@ impl RecordedBoard {
         Ok(Self {
             board,
             workload,
+            measured: modes.iter().map(|mode| mode.knobs).collect(),
             remarks: remarks.0,
         })
     }

@@ -245,7 +245,7 @@ fn unknown_names_and_wrong_numbers_are_named() {
             "--board tx2 --workload lenet --modes characterizing",
             "error: no paper profiled `tx2`; take all or random:N modes\n",
         ),
-        ("--workload lenet", "error: missing --board, such as"),
+        ("--workload lenet", "error: missing --board or --truth\n"),
         ("--board tx2", "error: missing --workload, such as"),
     ] {
         let of_workload = ["minibatch", "`[data]`"];

@@ -1,5 +1,6 @@
 //! `--truth`: commands on recorded boards, whose figures are marked as recorded.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
@@ -160,6 +161,42 @@ fn the_rows_of_the_corpus_are_the_truth() {
     assert!(p95("row_power_error_pct") < 0.1, "{printed}");
 }
 
+/// A profiler on a recorded board measures the rows of its corpus with its own noise.
+#[test]
+fn a_profiler_on_a_recorded_board_reads_noisy_rows() {
+    let recorded = Recorded::new();
+    let printed = recorded.printed(&["corpus", "--seed", "3", "-o", "noisy.csv"]);
+    assert!(
+        printed.starts_with("job on orin-nano-8-super, recorded: 600 modes, "),
+        "{printed}"
+    );
+    let path = recorded.folder.path().join("noisy.csv");
+    let text = fs::read_to_string(&path).expect("written");
+    let mut lines = text.lines().skip(1);
+    assert!(lines.all(|line| line.contains(",simulated,")), "{text}");
+    // A recording refuses rows that say so.
+    fs::write(&path, text.replace(",simulated,", ",measured,")).expect("written");
+    let rows = |path: &Path| -> BTreeMap<_, _> {
+        let rows = Corpus::read(path, None).expect("a corpus").rows.into_iter();
+        rows.map(|row| (row.knobs, [row.time_ms, row.power_mw]))
+            .collect()
+    };
+    let (truth, noisy) = (rows(&recorded.corpus), rows(&path));
+    assert!(truth.keys().eq(noisy.keys()), "other modes");
+    for (at, name, typical) in [(0, "time", 0.3..1.0), (1, "power", 0.1..2.0)] {
+        let error = |knobs| 100.0 * f64::abs(noisy[knobs][at] / truth[knobs][at] - 1.0);
+        let mut errors: Vec<f64> = truth.keys().map(error).collect();
+        errors.sort_by(f64::total_cmp);
+        // With fewer cores than loaders, noise may change the pace for good, so that a few rows are far off.
+        let [median, three_of_four] = [errors[300], errors[450]];
+        assert!(typical.contains(&median), "{name}: median {median} %");
+        assert!(
+            three_of_four < 3.0,
+            "{name}: {three_of_four} % in one of four rows"
+        );
+    }
+}
+
 /// The daemon holds a limit on a recorded board with a model of which only the shape is right.
 #[test]
 fn a_limit_is_held_on_a_recorded_board() {
@@ -210,6 +247,16 @@ fn what_a_recorded_board_needs_is_named() {
             &["judge", "--workload", "bert", "--model", "m.wgt"],
             3,
             "no row of the workload `bert`; the file has job",
+        ),
+        (
+            &["corpus", "--workers", "2", "-o", "c.csv"],
+            2,
+            "--truth and what feeds a training exclude each other",
+        ),
+        (
+            &["corpus", "--workload", "bert", "-o", "c.csv"],
+            3,
+            "the file has no workload `bert`; it has job",
         ),
         (
             &["board", "--root", "b", "--from", "p.gz"],

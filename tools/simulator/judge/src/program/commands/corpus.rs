@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
-use crate::help::{boards_and_workloads, paragraphs};
-use crate::options;
+use crate::help::{TRUTH, boards_and_workloads, paragraphs};
+use crate::options::{self, BoardOptions};
 use crate::output::print;
-use wattgate_board_tables::Board;
 use wattgate_cli::arguments::number;
 use wattgate_cli::output::AtomicFile;
 use wattgate_cli::planning::idle_modes;
@@ -16,18 +15,20 @@ use wattgate_simulated_board::corpus::{Feeding, Modes, csv, fed_csv, with_idle};
 use wattgate_simulated_board::profile::Profiler;
 use wattgate_simulated_board::storage::{Epoch, Storage, storage};
 use wattgate_simulated_board::unit::Unit;
-use wattgate_simulated_board::workload::Workload;
 
 const USAGE: &str = "\
 Profile a simulated board as PowerTrain's authors profiled real ones, and write the corpus
 
 Usage: wattgate-simulator corpus --board NAME --workload NAME|FILE -o FILE.csv [options]
        wattgate-simulator corpus --board NAME --calls FILE -o FILE.csv [options]
+       wattgate-simulator corpus --truth CORPUS.csv -o FILE.csv [options]
 
 Options:
   --board NAME          The board
   --workload NAME|FILE  The workload
   --calls FILE          A network: the file of `wattgate-lab compose --calls`
+  --truth CORPUS        A recorded board: its time and power are those of a corpus. Nothing can feed
+                        its workload otherwise than it was fed
   --minibatch N,…       Samples in a minibatch [the workload's]
   --workers N,…         Loader workers [the workload's]
   --storage KIND,…      Storage of the data set: ssd, hdd or sd [the page cache]
@@ -35,7 +36,8 @@ Options:
   --columns             Add the columns fetch_ms, compute_ms, workers, storage and epoch; workers,
                         storage, epoch and several sizes add them by themselves
   --modes WHICH         papers (PowerTrain's), characterizing, all, random:N, or one as
-                        mode:CORES,CPU,GPU,EMC with the clocks in kHz [papers]
+                        mode:CORES,CPU,GPU,EMC with the clocks in kHz [papers; with --truth
+                        the measured ones]
   --idle                Add the idle power of five modes, in the column idle_mw
   --unit N              Draw this unit's differences from the seed N [the nominal unit]
   --seed S              Seed of noise and of random modes [0]
@@ -50,30 +52,30 @@ Example:
   wattgate-simulator corpus --board orin-agx-64 --workload resnet18 --seed 1 -o resnet.csv
   wattgate-simulator corpus --board xavier-agx --workload mobilenetv3 --modes characterizing \\
     --workers 0,1,4 --storage ssd,hdd --epoch first,later -o fed.csv
+  wattgate-simulator corpus --truth trainer/corpora/tx1-image5000.csv --seed 1 -o noisy.csv
 
 A corpus of several sizes, workers, storages or epochs has the modes with each combination.
 ";
 
 /// The text of the help.
 pub fn help() -> String {
-    paragraphs(&[USAGE, &boards_and_workloads(), EXAMPLE])
+    paragraphs(&[USAGE, TRUTH, &boards_and_workloads(), EXAMPLE])
 }
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser) -> Result<(), Failure> {
-    let (mut board, mut workload, mut output) = (None, None, None);
-    let mut calls = None;
+    let mut of_board = BoardOptions::default();
+    let (mut calls, mut output) = (None, None);
     let (mut unit, mut seed) = (Unit::NOMINAL, 0);
-    let mut modes = Modes::Papers;
+    let mut modes = None;
     let (mut minibatches, mut workers) = (Vec::new(), Vec::new());
     let (mut storages, mut epochs, mut columns) = (Vec::new(), Vec::new(), false);
     let mut idle = false;
     while let Some(argument) = arguments.next()? {
         match argument {
-            Arg::Long("board") => board = Some(Board::named(&arguments.value()?.string()?)?),
-            Arg::Long("workload") => {
-                workload = Some(Workload::named(&arguments.value()?.string()?)?);
-            }
+            Arg::Long("board") => of_board.board = Some(arguments.value()?.string()?),
+            Arg::Long("workload") => of_board.workload = Some(arguments.value()?.string()?),
+            Arg::Long("truth") => of_board.truth = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("calls") => calls = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("minibatch") => minibatches = numbers("--minibatch", &mut arguments)?,
             Arg::Long("workers") => workers = numbers("--workers", &mut arguments)?,
@@ -85,7 +87,7 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             }
             Arg::Long("columns") => columns = true,
             Arg::Long("idle") => idle = true,
-            Arg::Long("modes") => modes = which(&arguments.value()?.string()?)?,
+            Arg::Long("modes") => modes = Some(which(&arguments.value()?.string()?)?),
             Arg::Long("unit") => unit = Unit::drawn(number(&mut arguments, "--unit")?),
             Arg::Long("seed") => seed = number(&mut arguments, "--seed")?,
             Arg::Short('o') | Arg::Long("output") => {
@@ -94,16 +96,35 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
             argument => return Err(argument.unexpected().into()),
         }
     }
-    let board = board.ok_or(Failure::Missing("--board, such as --board orin-agx-64"))?;
     let output = output.ok_or(Failure::Missing("-o, the file to write"))?;
     let is_fed = columns
         || ![minibatches.len(), workers.len(), storages.len()]
             .iter()
             .all(|n| *n == 0);
+    let is_recorded = of_board.truth.is_some();
+    if is_recorded && (is_fed || calls.is_some()) {
+        let other = if is_fed {
+            "what feeds a training"
+        } else {
+            "--calls"
+        };
+        return Err(Failure::Exclusive("--truth", other));
+    }
     // A network is run on data that are there.
     if is_fed && calls.is_some() {
         return Err(Failure::Exclusive("--calls", "what feeds a training"));
     }
+    let (board, workload, measured) = match of_board.recorded()? {
+        Some(recorded) => (
+            recorded.board,
+            Some(recorded.workload),
+            Some(recorded.measured),
+        ),
+        None => {
+            let (board, workload) = of_board.read()?;
+            (board, workload, None)
+        }
+    };
     let workload = options::workload(workload, calls.as_deref(), &board, &unit)?;
     let workload = workload.ok_or(Failure::Missing("--workload, such as --workload resnet18"))?;
     if storages.is_empty() && !epochs.is_empty() {
@@ -122,7 +143,10 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     }
     or(&mut stored, None);
 
-    let modes = modes.select(&board, seed)?;
+    let modes = match (modes, measured) {
+        (None, Some(measured)) => measured,
+        (modes, _) => modes.unwrap_or(Modes::Papers).select(&board, seed)?,
+    };
     let mut fed = Vec::new();
     for &minibatch in &minibatches {
         for &workers in &workers {
@@ -163,9 +187,10 @@ pub fn run(mut arguments: Parser) -> Result<(), Failure> {
     let profiles = || runs.iter().flat_map(|(_, profiles)| profiles);
     let hours = profiles().map(|profile| profile.seconds).sum::<f64>() / 3600.0;
     print(&format!(
-        "{} on {}, simulated: {} modes, {hours:.1} h of profiling\n",
+        "{} on {}, {}: {} modes, {hours:.1} h of profiling\n",
         workload.name,
         board.name,
+        board.figures(),
         profiles().count()
     ))
 }
