@@ -177,7 +177,7 @@ fn a_profiler_on_a_recorded_board_reads_noisy_rows() {
     // A recording refuses rows that say so.
     fs::write(&path, text.replace(",simulated,", ",measured,")).expect("written");
     let rows = |path: &Path| -> BTreeMap<_, _> {
-        let rows = Corpus::read(path, None).expect("a corpus").rows.into_iter();
+        let rows = corpus::read(path, None).expect("a corpus").rows.into_iter();
         rows.map(|row| (row.knobs, [row.time_ms, row.power_mw]))
             .collect()
     };
@@ -187,7 +187,7 @@ fn a_profiler_on_a_recorded_board_reads_noisy_rows() {
         let error = |knobs| 100.0 * f64::abs(noisy[knobs][at] / truth[knobs][at] - 1.0);
         let mut errors: Vec<f64> = truth.keys().map(error).collect();
         errors.sort_by(f64::total_cmp);
-        // With fewer cores than loaders, noise may change the pace for good, so that a few rows are far off.
+        // Some modes with two or three cores are far off, probably as the noise of the loaders changes the mean pace there.
         let [median, three_of_four] = [errors[300], errors[450]];
         assert!(typical.contains(&median), "{name}: median {median} %");
         assert!(
