@@ -226,7 +226,7 @@ mod tests {
         assert!(
             refused
                 .to_string()
-                .ends_with(&format!("at most {most} samples fit"))
+                .ends_with(&format!("at most {most} samples fit, so ask for fewer"))
         );
     }
 
@@ -239,7 +239,7 @@ mod tests {
             .expect_err("no data");
         assert_eq!(
             refused.to_string(),
-            "`mobilenetv3` has no `[data]`, which a storage needs"
+            "`mobilenetv3` has no `[data]`, which a storage needs; name another workload, or a file with it"
         );
     }
 }

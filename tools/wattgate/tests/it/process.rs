@@ -541,8 +541,8 @@ fn arguments_that_make_no_sense_are_refused() {
             "--socket and --steps-from exclude each other; give one of them",
         ),
         (
-            &["--steps-from", "(?<steps>x)", "true"],
-            "--steps-from: `(?<steps>x)` has a group `steps`; the groups are count, total, steps, rate and period",
+            &["--steps-from", "(?<stride>x)", "true"],
+            "--steps-from: `(?<stride>x)` has a group `stride`; the groups are count, total, steps, rate and period",
         ),
         (&["--steps-from", "(", "true"], "unclosed group"),
         (&["--wrong", "true"], "--wrong"),

@@ -213,7 +213,7 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
         (
             "board",
             "other",
-            "line 4: column `device`: expected `board` as in the rows before, found `other`: a kernel model is one of one board",
+            "line 4: column `device`: expected `board` as in the rows before, found `other`: a kernel model is of one board; write a file for each board",
         ),
         (
             ",1000000,",

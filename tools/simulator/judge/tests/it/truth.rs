@@ -256,7 +256,7 @@ fn what_a_recorded_board_needs_is_named() {
         (
             &["corpus", "--workload", "bert", "-o", "c.csv"],
             3,
-            "the file has no workload `bert`; it has job",
+            "no row of the workload `bert`; the file has job",
         ),
         (
             &["board", "--root", "b", "--from", "p.gz"],
