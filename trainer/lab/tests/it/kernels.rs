@@ -218,7 +218,7 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
         (
             ",1000000,",
             ",,",
-            "line 4: column `cpu_khz`: blank in some rows and not in others; a knob that the board does not vary is blank in all",
+            "line 4: column `cpu_khz`: blank in some rows and not in others; fill it in, or clear it in all rows if the board does not vary it",
         ),
         (
             ",5000",
@@ -241,7 +241,7 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
     let header = RELU.replace("unit", "board_id");
     refused(
         &[header],
-        "line 1: column `unit`: missing; add it: a kernel corpus has the columns device,unit,kernel,time_ms,power_mw, those of its kernels' parameters, and cores,cpu_khz,gpu_khz,emc_khz",
+        "line 1: column `unit`: missing; a kernel corpus has the columns device,unit,kernel,time_ms,power_mw, those of its kernels' parameters, and cores,cpu_khz,gpu_khz,emc_khz",
     );
     refused(
         &[format!("{RELU},kernel_h,kernel_size")],
