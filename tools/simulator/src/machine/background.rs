@@ -26,12 +26,17 @@ const JITTER: f64 = 0.1;
 /// The boards without bursts, by the start of their names.
 const CALM: [&str; 2] = ["orin-nx", "orin-nano"];
 
+/// The boards whose bursts show while a workload waits, too, by the start of their names: no other wait was recorded.
+const SEEN_AT_WAITS: &str = "orin-agx";
+
 /// The background work of a board.
 #[derive(Clone, Debug)]
 pub struct Background {
     random: ChaCha8Rng,
     /// Whether the work comes in bursts.
     is_bursty: bool,
+    /// Whether it shows while a workload waits.
+    pub shows_at_waits: bool,
     /// Start of the next or the current burst.
     from: Duration,
 }
@@ -45,6 +50,7 @@ impl Background {
         let from = INTERVAL.mul_f64(random.random_range(0.0..1.0));
         Self {
             random,
+            shows_at_waits: board.name.starts_with(SEEN_AT_WAITS),
             is_bursty: !CALM.iter().any(|calm| board.name.starts_with(calm)),
             from,
         }

@@ -168,9 +168,9 @@ impl Consumption {
         given.unwrap_or(self.activity.gpu)
     }
 
-    /// Whether there is no workload, or one that makes no progress: the background work of the board shows.
+    /// Whether the background work of the board shows: there is no workload, or one that makes no progress.
     fn is_idle(&self) -> bool {
-        self.workload.is_none() || self.load <= WORKING
+        self.workload.is_none() || self.background.shows_at_waits && self.load <= WORKING
     }
 
     /// Adds the work of some seconds; none while the workload's activity is not above [`WORKING`].

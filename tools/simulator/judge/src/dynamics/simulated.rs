@@ -46,7 +46,7 @@ pub fn mode_name(source: &Source, id: u32) -> Result<String, ReplayError> {
     Ok(nvpmodel::mode(&board, Some(id))?.name.clone())
 }
 
-/// Plays a load on the nominal unit of the source's board, which waits for [`LEAD_S`] first.
+/// Plays a load on the nominal unit of the source's board, which waits for `LEAD_S` first.
 pub fn run(polls: &Polls<'_>, kind: Kind, length: Duration, seed: u64) -> Result<Run, ReplayError> {
     let mut board = Board::named(polls.source.board)?;
     set_input(&mut board, polls.source.input_v);

@@ -1,4 +1,4 @@
-//! Traces of the true power, as `wattgate-simulator board --trace` writes them ([`HEADER`]).
+//! Traces of the true power, as `wattgate-simulator board --trace` writes them.
 
 use std::io::Read;
 use std::path::Path;
