@@ -5,7 +5,7 @@
 //!
 //! Between the measured modes the logarithms of both ratios are interpolated by inverse distances in the weights of
 //! Franke and Little ("Scattered data interpolation", 1980): w = ((R - d) / (R d))² for each mode at a distance d below R,
-//! where R is [`REACH`] times the distance of the [`NEIGHBOURS`]th nearest mode. The result is exact in each measured mode
+//! where R is `REACH` times the distance of the `NEIGHBOURS`th nearest mode. The result is exact in each measured mode
 //! and continuous between them. Distances are in the logarithms of cores and clocks, each from 0 at the least to
 //! 1 at the greatest measured value. Beyond these the ratio is that of the nearest edge.
 //!
