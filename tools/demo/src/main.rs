@@ -108,7 +108,7 @@ fn run(mut arguments: Parser) -> Result<(), Failure> {
     let style = "{prefix:<9} [{bar:40}] {percent:>3} % of its work, {elapsed_precise}";
     let style = ProgressStyle::with_template(style).expect("a valid template");
     let progress = ProgressBar::new(1).with_style(style.progress_chars("=> "));
-    // Drawn anew each second, so that a long step is not taken for the end.
+    // Drawn again each second, so that its clock moves during a long step.
     progress.enable_steady_tick(Duration::from_secs(1));
     let story = make(&output, seed, &progress);
     progress.finish_and_clear();

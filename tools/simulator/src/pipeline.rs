@@ -15,7 +15,7 @@
 //! The times of a recorded workload are multiplied by what its [recording](crate::recording) says at these
 //! clocks.
 
-use crate::recording::Ratio;
+use crate::recording::interpolation::Ratio;
 use crate::workload::{Kernels, Reading, Workload};
 use wattgate_board_tables::Board;
 
@@ -70,6 +70,13 @@ pub struct Clocks {
 }
 
 impl Clocks {
+    /// The number of online cores, then CPU, GPU and memory clock in kHz.
+    pub fn knobs(&self) -> [f64; 4] {
+        let ghz = [self.cpu_ghz, self.gpu_ghz, self.emc_ghz];
+        let [cpu, gpu, emc] = ghz.map(|ghz| 1e6 * ghz);
+        [self.cores, cpu, gpu, emc]
+    }
+
     /// The clocks of a power mode: number of online cores, then CPU, GPU and memory clock in kHz.
     pub fn from_knobs(board: &Board, [cores, cpu_khz, gpu_khz, emc_khz]: [u32; 4]) -> Self {
         let online = &board.core_order[..cores as usize];
@@ -182,7 +189,7 @@ impl<'a> Pipeline<'a> {
             board,
             workload,
             clocks,
-            recorded: recording.map_or(Ratio::NONE, |recording| recording.ratio(&clocks)),
+            recorded: recording.map_or(Ratio::NONE, |recording| recording.ratio(clocks.knobs())),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{fs, io};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::recording::Recording;
+use crate::recording::interpolation::Recording;
 
 /// The shipped workloads by name.
 const FILES: [(&str, &str); 8] = [

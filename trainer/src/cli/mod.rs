@@ -298,7 +298,7 @@ impl From<SamplingArgument> for Sampling {
     }
 }
 
-/// The bar is drawn anew after this time, so that a long step is not taken for the end.
+/// How often the bar is drawn again. Its clock moves during a long step, so that nobody thinks the program hangs.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A progress bar on standard error, of the work that is done; hidden if standard error is not a terminal.

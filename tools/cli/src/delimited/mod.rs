@@ -83,7 +83,7 @@ fn then(advice: Option<&str>) -> String {
 /// A defect of a file: its position and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect<P = Problem> {
-    /// The line, counted from one; `None` if the defect concerns the whole file.
+    /// The number of the line, from 1; `None` if the whole file is wrong.
     pub line: Option<u64>,
     /// The column's name.
     pub column: Option<&'static str>,

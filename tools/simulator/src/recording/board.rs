@@ -12,7 +12,8 @@ use thiserror::Error;
 use wattgate_board_tables::{Board, BoardError, Preset, names};
 
 use super::corpus::{Corpus, KNOBS, Row};
-use super::{Measured, NEIGHBOURS, Recording};
+use super::interpolation::NEIGHBOURS;
+use super::{Measured, record};
 use crate::workload::{self, Workload};
 
 /// The workload whose physics a recording corrects, if the corpus has none of a shipped workload's name.
@@ -116,7 +117,7 @@ impl RecordedBoard {
             ));
         }
         let mut workload = physics(corpus);
-        workload.recording = Some(Arc::new(Recording::new(&board, &workload, &modes)));
+        workload.recording = Some(Arc::new(record(&board, &workload, &modes)));
         Ok(Self {
             board,
             workload,

@@ -9,7 +9,6 @@ use thiserror::Error;
 use wattgate_cli::quantity::{TIMES, measure};
 
 use super::lines::Line;
-use super::tally::Choice;
 
 /// The tools whose output is known, each with its pattern.
 ///
@@ -78,6 +77,16 @@ enum Captured {
     Rate(usize),
     /// Time of a step.
     Period(usize),
+}
+
+/// Which of several sequences is counted, of those that are no validation's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// That with most steps, so that the batches of an epoch win over the epochs.
+    #[default]
+    Longest,
+    /// That around the others, so that a training wins over the evaluations in it.
+    Outermost,
 }
 
 /// A regular expression that finds steps.

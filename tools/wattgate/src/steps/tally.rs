@@ -7,7 +7,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 
-use super::pattern::Found;
+use super::pattern::{Choice, Found};
 
 /// Number of sequences that are kept apart. Lines whose words differ each time would make more of them.
 const MOST_SEQUENCES: usize = 8;
@@ -47,16 +47,6 @@ const TWICE: Duration = Duration::from_millis(100);
 /// scatter, and would do so by chance once in 20,000 times (1/8! twice).
 const MEAN_RUN: u32 = 8;
 const MEAN_DRIFT: f64 = 0.03;
-
-/// Which of several sequences is counted, of those that are no validation's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// That with most steps, so that the batches of an epoch win over the epochs.
-    #[default]
-    Longest,
-    /// That around the others, so that a training wins over the evaluations in it.
-    Outermost,
-}
 
 /// What the user should know of the counts.
 #[derive(Clone, Debug, PartialEq)]

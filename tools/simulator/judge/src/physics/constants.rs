@@ -43,8 +43,9 @@ fn top_gpu(board: &Board) -> f64 {
     f64::from(*board.gpu_khz.last().expect("a table"))
 }
 
-/// The constants, with the published figure that each grows with. Those that a workload's own parameters stand for cannot be told
-/// from them: work per cycle, the efficiencies, the energy of an operation, and what is drawn in every mode.
+/// The constants that a fit changes, each with the published figure by which it is scaled from one board to another. The others
+/// stay: a fit cannot tell work per cycle, the efficiencies, the energy of an operation and the power that every mode draws from
+/// the workload's own parameters.
 pub const CONSTANTS: [Constant; 21] = [
     constant("cpu.volts.floor", |it| &mut it.cpu.volts.floor, 0.15, one),
     constant(

@@ -1,4 +1,4 @@
-//! Charts for pages.
+//! Pages, and charts for them.
 
 use std::ops::Range;
 
@@ -13,6 +13,23 @@ const COLOURS: [RGBColor; 4] = [
 ];
 
 pub type Failed = Box<dyn std::error::Error>;
+
+/// A page with a title and the width of its text. `style` is further CSS, and the body is HTML.
+pub fn page(title: &str, width: &str, style: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>
+<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>
+<style>
+body {{ font: 16px/1.5 sans-serif; max-width: {width}; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }}
+svg {{ width: 100%; height: auto }}
+{style}
+</style>
+<h1>{title}</h1>
+{body}
+</html>
+"
+    )
+}
 
 /// A chart of some lines.
 pub struct Chart<'a> {

@@ -7,10 +7,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use wattgate_board_tables::Board;
 use wattgate_judge::files::corpus;
-use wattgate_simulated_board::machine::trace::Segment;
 use wattgate_simulated_board::pipeline::Clocks;
 use wattgate_simulated_board::recording::corpus::Row;
-use wattgate_simulated_board::recording::{Measured, RecordedBoard, Recording};
+use wattgate_simulated_board::recording::{Measured, RecordedBoard, record};
 use wattgate_simulated_board::steady::Steady;
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
@@ -202,18 +201,13 @@ fn a_living_board_settles_at_the_measured_power_and_pace() {
             settings.pin(&board, knobs);
             settings.fan_pwm = Some(255);
         });
-        jetson.keep_trace();
-        tree.advance(Duration::from_secs(2 * SETTLED_S));
-        let trace = tree.jetson_mut().take_trace();
-        let start = trace.partition_point(|it| it.until.as_secs() < SETTLED_S);
-        let (mut joules, mut seconds) = (0.0, 0.0);
-        for pair in trace[start..].windows(2) {
-            let length = (pair[1].until - pair[0].until).as_secs_f64();
-            joules += length * pair[1].calm_watts;
-            seconds += length;
-        }
-        let last = |segments: &[Segment]| segments.last().map_or(0.0, |it| it.minibatches);
-        let minibatches = last(&trace) - last(&trace[..=start]);
+        let mut done_after = |seconds: u64| {
+            tree.advance(Duration::from_secs(seconds));
+            [tree.jetson().calm_energy_j(), tree.jetson().minibatches()]
+        };
+        let [before, after] = [SETTLED_S, 2 * SETTLED_S].map(&mut done_after);
+        let [joules, minibatches] = [0, 1].map(|at| after[at] - before[at]);
+        let seconds = SETTLED_S as f64;
         let (time_ms, power_mw) = measured(knobs);
         let found = [1e3 * seconds / minibatches, 1e3 * joules / seconds];
         assert!((found[0] / time_ms - 1.0).abs() < 1e-3, "{found:?}");
@@ -277,7 +271,7 @@ fn between_measured_modes_the_ratio_is_continuous_and_within_their_range() {
     let recorded = Written::new(&format!("{HEADER}\n{}", rows(&modes))).read();
     let recording = recorded.workload.recording.as_ref().expect("a recording");
     let logs = |clocks: &Clocks| {
-        let ratio = recording.ratio(clocks);
+        let ratio = recording.ratio(clocks.knobs());
         [ratio.time.ln(), ratio.power_log]
     };
     let of_modes: Vec<[f64; 2]> = modes
@@ -570,7 +564,7 @@ fn left_out(recorded: &RecordedBoard, path: &Path) -> [f64; 2] {
     };
     let all: Vec<Measured> = corpus.rows.iter().map(measured).collect();
     let kept: Vec<Measured> = all.iter().filter(is_kept).copied().collect();
-    let recording = Recording::new(&recorded.board, &physics, &kept);
+    let recording = record(&recorded.board, &physics, &kept);
     let half = RecordedBoard {
         workload: wattgate_simulated_board::workload::Workload {
             recording: Some(std::sync::Arc::new(recording)),

@@ -34,27 +34,19 @@ pub fn page(courses: &[Course], cases: &[Case], table: &str) -> Result<String, F
             )?;
         }
     }
-    Ok(format!(
-        "<!DOCTYPE html>
-<html lang=\"en\"><meta charset=\"utf-8\"><title>Deadlines</title>
-<style>
-body {{ font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }}
-svg {{ width: 100%; height: auto }}
-td, th {{ padding: 0 .8em; text-align: right }} td:nth-child(1), td:nth-child(2), th {{ text-align: left }}
-</style>
-<h1>Deadlines</h1>
-<p>Simulated. The same training under three aims, each with ten minutes for all its steps, which the fastest mode within the
+    let body = format!(
+        "<p>Simulated. The same training under three aims, each with ten minutes for all its steps, which the fastest mode within the
 limit does in half of the time. An idle board rests in the mode of least power. The dashed line is the limit.</p>
 {charts}
 <table>
 <tr><th>board<th>aim<th>steps<th>limit, W<th>done after, s<th>energy until the deadline, Wh<th>beside the fastest, %
 {rows}</table>
 <h2>{} random cases</h2>
-<pre>{table}</pre>
-</html>
-",
+<pre>{table}</pre>",
         cases.len()
-    ))
+    );
+    let style = "td, th { padding: 0 .8em; text-align: right } td:nth-child(1), td:nth-child(2), th { text-align: left }";
+    Ok(crate::chart::page("Deadlines", "60em", style, &body))
 }
 
 /// A chart of a column of the points over the time, with a line for each aim.

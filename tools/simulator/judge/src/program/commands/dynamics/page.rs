@@ -30,24 +30,16 @@ pub fn page(comparison: &Comparison, table: &str) -> Result<String, Failed> {
         charts += &spectra(group)?;
     }
     let table = table.replace('<', "&lt;");
-    Ok(format!(
-        "<!DOCTYPE html>
-<html lang=\"en\"><meta charset=\"utf-8\"><title>Dynamics</title>
-<style>
-body {{ font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }}
-svg {{ width: 100%; height: auto }}
-pre {{ overflow-x: auto; font-size: 13px }}
-</style>
-<h1>Dynamics</h1>
-<p>What the power sensors of real boards showed (recorded) beside those of simulated boards under the loads that stand for the
+    let body = format!(
+        "<p>What the power sensors of real boards showed (recorded) beside those of simulated boards under the loads that stand for the
 same work (simulated), both polled at the same period. Spectra have the share of the variance by octave of the period: each
 point is the median over the runs.</p>
 {charts}
 <h2>Figures</h2>
-<pre>{table}</pre>
-</html>
-"
-    ))
+<pre>{table}</pre>"
+    );
+    let style = "pre { overflow-x: auto; font-size: 13px }";
+    Ok(crate::chart::page("Dynamics", "60em", style, &body))
 }
 
 /// The runs with work, those of most phases and the longest of them first.

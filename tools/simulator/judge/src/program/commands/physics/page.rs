@@ -48,23 +48,20 @@ pub fn page(comparison: &Comparison<'_>, text: &str) -> Result<String, Failed> {
         sections += &fronts(&rows)?;
         sections += "</div>\n";
     }
-    Ok(format!(
-        "<!DOCTYPE html>
-<html lang=\"en\"><meta charset=\"utf-8\"><title>Physics and measurement</title>
-<style>
-body {{ font: 16px/1.5 sans-serif; max-width: 80em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }}
-div {{ display: grid; grid-template-columns: 1fr 1fr; gap: 0 1em }}
-svg {{ width: 100%; height: auto }}
-pre {{ overflow-x: auto; font-size: 12px }}
-</style>
-<h1>Physics and measurement</h1>
-<p>Measured corpora beside the simulated physics, whose workloads are fitted to 15 modes. Errors are those of the other modes. Over a
+    let body = format!(
+        "<p>Measured corpora beside the simulated physics, whose workloads are fitted to 15 modes. Errors are those of the other modes. Over a
 clock, all other knobs are at their highest values. Speed is that of the fastest mode = 100 %. A front has the modes that no other
 one beats in time and power; those of the simulated front are drawn where they were measured.</p>
 {sections}<h2>Tables</h2>
-<pre>{text}</pre>
-</html>
-"
+<pre>{text}</pre>"
+    );
+    let style = "div { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1em }
+pre { overflow-x: auto; font-size: 12px }";
+    Ok(crate::chart::page(
+        "Physics and measurement",
+        "80em",
+        style,
+        &body,
     ))
 }
 

@@ -44,25 +44,22 @@ pub fn page(rows: &[Row], figures: &str, workload: &str) -> Result<String, Faile
             figures.speed_pct
         )?;
     }
-    Ok(format!(
-        "<!DOCTYPE html>
-<html lang=\"en\"><meta charset=\"utf-8\"><title>Other units of a board</title>
-<style>
-body {{ font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }}
-svg {{ width: 100%; height: auto }}
-td, th {{ padding: 0 .8em; text-align: right }} td:nth-child(1), td:nth-child(4), th {{ text-align: left }}
-</style>
-<h1>Other units of a board</h1>
-<p>{workload}, {figures}. A model is made of one or several units; <code>wattgated once</code> then chooses on units that it
+    let body = format!(
+        "<p>{workload}, {figures}. A model is made of one or several units; <code>wattgated once</code> then chooses on units that it
 was not made of. A unit is over the limit if the power at which its mode settles exceeds it. Lines are means over the boards,
 each for a true spread between units in multiples of the published one. The dashed line is what 95 % allows.</p>
 {over}
 {speed}
 <table>
 <tr><th>board<th>spread<th>units trained on<th>choice<th>draws<th>over, %<th>by (mean), %<th>by (worst), %<th>speed, %
-{table}</table>
-</html>
-"
+{table}</table>"
+    );
+    let style = "td, th { padding: 0 .8em; text-align: right } td:nth-child(1), td:nth-child(4), th { text-align: left }";
+    Ok(crate::chart::page(
+        "Other units of a board",
+        "60em",
+        style,
+        &body,
     ))
 }
 
