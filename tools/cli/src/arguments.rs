@@ -67,6 +67,20 @@ pub fn number<T: TryFrom<u64>>(parser: &mut Parser, option: &str) -> Result<T, E
 pub struct Given(Vec<String>);
 
 impl Given {
+    /// Fails if a long option is given twice among arguments that are still to be parsed, for a program none of whose options may be
+    /// repeated. The value of an option must not begin with `--`.
+    pub fn check(mut arguments: Parser) -> Result<(), Error> {
+        let mut given = Self::default();
+        while let Some(argument) = arguments.next()? {
+            if let Arg::Long(name) = argument {
+                given.add_option(format!("--{name}"))?;
+                // That of `--name=value`.
+                let _ = arguments.optional_value();
+            }
+        }
+        Ok(())
+    }
+
     /// Adds an argument. Fails if it is an option that was given before: of two values, one would be ignored in silence.
     pub fn add(&mut self, argument: &Arg<'_>) -> Result<(), Error> {
         match argument {
@@ -91,6 +105,28 @@ impl Given {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_that_is_given_twice_is_found_before_it_is_parsed() {
+        let check = |arguments: &[&str]| {
+            let checked = Given::check(Parser::from_args(arguments));
+            checked.map_err(|error| error.to_string())
+        };
+        let once = [
+            "--seed",
+            "1",
+            "--offset=-5",
+            "-o",
+            "a",
+            "--limit",
+            "-5",
+            "-o",
+        ];
+        assert_eq!(check(&once), Ok(()));
+        let twice = Err("--seed is given twice; give it once".to_owned());
+        assert_eq!(check(&["--seed", "1", "x", "--seed=2"]), twice);
+        assert_eq!(check(&["--", "--seed", "--seed"]), Ok(()));
+    }
 
     #[test]
     fn a_number_has_the_range_of_its_type() {

@@ -14,6 +14,7 @@ mod table;
 use std::process::ExitCode;
 
 use lexopt::Parser;
+use wattgate_cli::arguments::Given;
 use wattgate_cli::exit::end;
 use wattgate_cli::program::{Command, Does, Program};
 use wattgate_cli::shard::Jobs;
@@ -70,8 +71,11 @@ fn run() -> Result<(), Failure> {
         .filter(|it| matches!(it.run, Run::Sharded(_)));
     let sharded: Vec<&str> = sharded.map(|command| command.name).collect();
     let (jobs, arguments) = Jobs::take(std::env::args_os().skip(1).collect(), &sharded)?;
-    PROGRAM.run(arguments, |run, arguments| match run {
-        Run::Whole(run) => run(arguments),
-        Run::Sharded(run) => run(arguments, &jobs),
+    PROGRAM.run(arguments, |run, arguments| {
+        Given::check(arguments.clone())?;
+        match run {
+            Run::Whole(run) => run(arguments),
+            Run::Sharded(run) => run(arguments, &jobs),
+        }
     })
 }
