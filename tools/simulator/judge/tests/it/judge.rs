@@ -20,6 +20,7 @@ use wattgate_simulated_board::workload::Workload;
 
 use crate::eventually::eventually;
 use crate::running::{Running, command};
+use crate::with_defaults;
 
 const BOARD: &str = "orin-nano-8-super";
 
@@ -30,11 +31,13 @@ fn model() -> PathBuf {
 
 /// `judge` on the board with ResNet-18 that has booted in MAXN, with further arguments.
 fn judge(more: &[&str]) -> Output {
-    let mut arguments = vec!["judge", "--board", BOARD, "--mode", "2"];
-    arguments.extend(["--workload", "resnet18"]);
-    // If an option is given twice, the last one counts.
-    arguments.extend(more);
-    let output = command().args(&arguments).output();
+    let defaults = [
+        ["--board", BOARD],
+        ["--mode", "2"],
+        ["--workload", "resnet18"],
+    ];
+    let arguments = with_defaults(&defaults, more);
+    let output = command().arg("judge").args(arguments).output();
     output.expect("the program runs")
 }
 

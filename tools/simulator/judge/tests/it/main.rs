@@ -25,3 +25,10 @@ mod scenarios;
 mod served;
 mod truth;
 mod workload;
+
+/// The arguments `more`, and before them those pairs of option and value of `defaults` whose option is not among them.
+fn with_defaults<'a>(defaults: &[[&'a str; 2]], more: &[&'a str]) -> Vec<&'a str> {
+    let kept = defaults.iter().filter(|[option, _]| !more.contains(option));
+    let defaults = kept.flatten().copied();
+    defaults.chain(more.iter().copied()).collect()
+}

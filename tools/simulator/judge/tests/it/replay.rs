@@ -14,6 +14,8 @@ use wattgate_judge::{Holder, files};
 use wattgate_simulated_board::load::Kind;
 use wattgate_simulated_board::machine::mode_errors::ModeErrors;
 
+use crate::with_defaults;
+
 fn weights() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../weights")
 }
@@ -38,11 +40,14 @@ fn with_load(text: &str) -> (TempDir, String) {
 fn replay(load: &str, more: &[&str]) -> Output {
     let model = weights().join("orin-agx-64-resnet18.wgt");
     let model = model.to_str().expect("text");
-    let mut arguments = vec!["replay", "--board", "orin-agx-64", "--weights", model];
-    arguments.extend(["--limit", "25W", "--load", load, "--json"]);
-    // If an option is given twice, the last one counts.
-    arguments.extend(more);
-    simulator(&arguments)
+    let defaults = [
+        ["--board", "orin-agx-64"],
+        ["--weights", model],
+        ["--limit", "25W"],
+        ["--load", load],
+    ];
+    let arguments = with_defaults(&defaults, more);
+    simulator(&[&["replay", "--json"], &arguments[..]].concat())
 }
 
 fn json(output: &Output) -> Value {
@@ -114,13 +119,14 @@ fn json_has_the_figures_and_events_of_a_run() {
 #[test]
 fn wattgate_is_the_default_governor_and_equal_runs_are_equal() {
     let (_folder, load) = with_load(IDLE_AND_BACK);
-    let all = ["--unit", "3", "--seed", "2", "--samples", "64"];
-    let report = replay(&load, &all).stdout;
-    let again = replay(&load, &[&all[..], &["--governor", "wattgate"]].concat());
+    let all = [["--unit", "3"], ["--seed", "2"], ["--samples", "64"]];
+    let report = replay(&load, all.as_flattened()).stdout;
+    let again = [all.as_flattened(), &["--governor", "wattgate"]].concat();
+    let again = replay(&load, &again);
     assert_eq!(json(&again)["safe_pct"], 0.0);
     assert_eq!(report, again.stdout);
     for more in [["--unit", "4"], ["--seed", "3"], ["--samples", "512"]] {
-        let other = replay(&load, &[&all[..], &more].concat());
+        let other = replay(&load, &with_defaults(&all, &more));
         assert!(other.status.success());
         assert_ne!(report, other.stdout, "{more:?}");
     }
