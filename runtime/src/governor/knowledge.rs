@@ -399,11 +399,9 @@ impl<const N: usize, F: Borrow<Front<N>>> Knowledge<N, F> {
         with_guard.min(GUESS_DEVIATIONS * student * spread)
     }
 
-    /// Whether a model's guard band is wide and the guesses since the last outlier are few.
+    /// Whether the guard band is wide and the guesses since the last outlier are few.
     pub fn needs_guesses(&self) -> bool {
-        !self.front().is_unknown()
-            && self.guard >= WIDE_GUARD
-            && self.recent_guesses < ENOUGH_GUESSES
+        self.guard >= WIDE_GUARD && self.recent_guesses < ENOUGH_GUESSES
     }
 
     /// Records a measured error of a point, the level of the load, and the variance of the

@@ -32,6 +32,13 @@ const CLIMB: f32 = 1.4;
 /// Maximum power in a mode if a load returns whose level was already forgotten, as a multiple of the limit.
 const MOST_RETURN: f32 = 2.0;
 
+/// By how much the next mode of a front of unknown powers may exceed its guess: one step of the memory clock, which has the fewest, adds
+/// up to a quarter of the power of simulated boards (`tools/watchdog/tests/it/control/models.rs`).
+const TRIAL_ERROR: f32 = 0.3;
+
+/// A power that nobody expects takes this many times longer to be seen and answered than a known one: assumed.
+const SURPRISE: u64 = 3;
+
 /// A faster mode is set, or explored for, only if the model predicts that it shortens a step of the workload by more than
 /// this part.
 pub const LEAST_GAIN: f32 = 0.005;
@@ -357,11 +364,35 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
                 && self.may_return(index, phase, allowed)
                 && !self.modes.is_held(index, now)
         });
+        let saves = |next: &usize| *next > at && self.saves(*next, LEAST_GAIN);
+        let next = next.filter(saves).or_else(|| {
+            self.trial(phase, allowed, now)
+                .filter(|index| self.is_wanted(*index, goal))
+        });
         match next {
-            Some(next) if next > at && self.saves(next, LEAST_GAIN) => self.try_up(next, now),
+            Some(next) => self.try_up(next, now),
             _ if !self.is_wanted(at + 1, goal) => Command::Keep,
             _ => self.explore(phase, allowed, now),
         }
+    }
+
+    /// The next faster mode of a front of unknown powers, if it probably fits, and the window's mean stays within the limit until
+    /// an error of the guess is seen and answered.
+    fn trial(&self, phase: f32, allowed: f32, now: Milliseconds) -> Option<usize> {
+        if !self.modes.front().is_unknown() {
+            return None;
+        }
+        let next = (self.stay.at + 1..N)
+            .find(|&index| self.modes.is_choosable(index) && self.saves(index, LEAST_GAIN))?;
+        let present = self.modes.expected(self.stay.at, phase);
+        let expected = self.modes.expected(next, phase);
+        let part = (SURPRISE * self.reaction()) as f32 / self.window.0 as f32;
+        let part = part.min(1.0);
+        let mean = present * (1.0 - part) + expected * (1.0 + TRIAL_ERROR) * part;
+        let ripple = 1.0 + PEAK_DEVIATIONS * self.ripple();
+        let fits = expected.max(mean) * ripple <= allowed;
+        let is_new = !self.modes.is_measured(next) && !self.modes.is_held(next, now);
+        (is_new && fits && self.may_return(next, phase, allowed)).then_some(next)
     }
 
     /// The highest prediction of a mode that may be set next without a measurement.

@@ -1,12 +1,13 @@
-//! Models that are not trusted. Three kinds are known: a sweep whose modes were never set gives a power that does not
+//! Limits that are held by measurement alone: without a model, or with one that is not trusted. Three kinds are not: a sweep whose modes were never set gives a power that does not
 //! rise with clocks and cores; a corpus in another unit of measure gives powers below those of the idle board; and the sensor may show far more than
-//! a model predicts. The daemon does not use their predictions. It begins with the least mode, and sets faster ones as
+//! a model predicts. The daemon then uses no predictions. It begins with the least mode, and sets faster ones as
 //! far as the measured power permits.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use wattgate_runtime::grid::{Axis, Grid};
-use wattgate_runtime::{Front, Microseconds, Milliwatts, ModeId, PowerMode};
+use wattgate_runtime::{Front, Milliwatts, ModeId, PowerMode};
 
 use crate::quantity::Watts;
 
@@ -15,17 +16,11 @@ use crate::quantity::Watts;
 const LEAST_SPAN: f64 = 8.0;
 const LEAST_RISE: f64 = 1.25;
 
-/// From a board's lowest to its highest mode, power rises and time falls by at most these factors: the most over
-/// measured corpora.
-const MOST_RISE: f64 = 6.5;
-const MOST_GAIN: f64 = 16.0;
-
-/// Power in mW and time in µs with which a front of unknown powers begins. Only ratios count.
-const FIRST_POINT: (f64, f64) = (5_000.0, 1e9);
-
-/// Why a model's predictions are not used.
+/// Why no model's predictions are used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distrust {
+    /// There is no model of the workload.
+    NoModel,
     /// From its lowest to its highest mode, clocks and cores differ by the first factor, and the power by the second.
     Flat { span: f64, rise: f64 },
     /// The highest mode draws less than the idle board.
@@ -42,8 +37,14 @@ pub enum Distrust {
 
 impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NoModel {
+            return f.write_str(
+                "there is no model of the workload: the limit is held by measurement alone; `wattgate learn` makes a model",
+            );
+        }
         write!(f, "the model is not used: ")?;
         match self {
+            Self::NoModel => {}
             Self::Flat { span, rise } => write!(
                 f,
                 "from its lowest to its highest mode, clocks and cores differ by a factor of {span:.0} and the \
@@ -85,40 +86,40 @@ pub fn distrust(ends: [(PowerMode, Milliwatts); 2], idle: Milliwatts) -> Option<
     (highest < idle).then_some(Distrust::TooLow { highest, idle })
 }
 
-/// A front for a limit by measurement: modes of a grid in which all axes rise together.
-pub fn rising<const N: usize>(grid: &Grid, modes: impl Iterator<Item = ModeId>) -> Front<N> {
-    let modes = modes.filter_map(|id| Some((id, grid.mode(id)?)));
-    let modes: Vec<(ModeId, PowerMode)> = modes.collect();
+/// A front for a limit by measurement, of modes in the order of a front of the same board with another workload.
+pub fn in_order<const N: usize>(known: &Front<N>) -> Front<N> {
+    let points = known.points().iter().zip(known.times());
+    Front::of_unknown(points.map(|(point, time)| (point.mode, point.power, *time)))
+}
+
+/// The same of a board of which nothing is known: modes of a grid whose cores and clocks have the places that those of the modes of
+/// another board have between nothing and the highest.
+pub fn in_places<const N: usize>(
+    other: &Front<N>,
+    of_other: &Grid,
+    grid: &Grid,
+    modes: impl Iterator<Item = ModeId>,
+) -> Front<N> {
+    let modes = modes.filter_map(|id| Some((grid.mode(id)?.knobs(), id)));
+    let modes: BTreeMap<[u32; 4], ModeId> = modes.collect();
     let axes = Axis::ALL.map(|axis| {
-        let values = modes.iter().map(|(_, mode)| mode.knobs()[axis as usize]);
-        let mut values: Vec<u32> = values.collect();
-        values.sort_unstable();
-        values.dedup();
-        values
+        let values = modes.keys().map(|knobs| knobs[axis as usize]);
+        values.collect::<BTreeSet<u32>>()
     });
-    let steps = axes.iter().map(Vec::len).max().unwrap_or(0);
-    let step = |at: usize| {
-        let nearest = |values: &Vec<u32>| {
-            let (last, steps) = (values.len().checked_sub(1)?, (steps - 1).max(1));
-            values.get((at * last + steps / 2) / steps).copied()
-        };
-        let [cores, cpu, gpu, emc] = &axes;
-        let [cores, cpu, gpu, emc] = [nearest(cores)?, nearest(cpu)?, nearest(gpu)?, nearest(emc)?];
-        let knobs = PowerMode::from_knobs([cores, cpu, gpu, emc]);
-        modes
-            .iter()
-            .find(|(_, mode)| *mode == knobs)
-            .map(|(id, _)| *id)
-    };
-    let rungs = (0..steps).filter_map(|at| {
-        let (id, place) = (step(at)?, at as f64 / (steps - 1).max(1) as f64);
-        let (power, time) = FIRST_POINT;
-        // Clocks rise along the tables, and voltage with the clocks.
-        let power = power * (1.0 + (MOST_RISE - 1.0) * place * place);
-        let time = time / (1.0 + (MOST_GAIN - 1.0) * place);
-        Some((id, Milliwatts(power as u32), Microseconds(time as u32)))
-    });
-    Front::of_unknown(rungs)
+    let mut known = BTreeSet::new();
+    let points = other.points().iter().zip(other.times());
+    Front::of_unknown(points.filter_map(|(point, time)| {
+        let mut knobs = of_other.mode(point.mode)?.knobs();
+        for ((knob, axis), values) in knobs.iter_mut().zip(Axis::ALL).zip(&axes) {
+            let highest = |value: Option<&u32>| value.map(|value| f64::from(*value));
+            let place = f64::from(*knob) / highest(of_other.axis(axis).last())?;
+            let wanted = place * highest(values.last())?;
+            let far = |value: &&u32| (f64::from(**value) - wanted).abs();
+            *knob = *values.iter().min_by(|a, b| far(a).total_cmp(&far(b)))?;
+        }
+        let id = *modes.get(&knobs)?;
+        known.insert(id).then_some((id, point.power, *time))
+    }))
 }
 
 fn product(mode: &PowerMode) -> f64 {

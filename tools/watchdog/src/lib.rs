@@ -9,9 +9,10 @@
 //! |---|---|
 //! | config file, its quantities and its schedule | [`config`], [`quantity`], [`schedule`] |
 //! | from config and model to the front of modes | [`setup`], [`compatibility`] |
+//! | what is known without a model | [`generic`], [`thinning`], [`distrust`] |
 //! | one control cycle; sensors that do not answer | [`control`], [`deadline`] |
 //! | limits and models that change at run time | [`daemon`] |
-//! | status for clients and Prometheus | [`report`], [`counters`], [`serve`] |
+//! | status for clients and Prometheus | [`report`], [`headline`], [`counters`], [`serve`] |
 //! | which limit holds, and who set it; saved | [`limits`], [`saver`] |
 //! | saved state: written at the start, for `wattgated restore` | [`saved_state`], [`boot`], [`mod@replace`] |
 //! | one daemon per board | [`lock`] |
@@ -35,8 +36,10 @@ pub mod daemon;
 pub mod deadline;
 pub mod distrust;
 pub mod full_load;
+pub mod generic;
 pub mod group;
 pub mod hardware_watchdog;
+pub mod headline;
 pub mod lesson;
 pub mod limits;
 pub mod lock;
@@ -51,4 +54,5 @@ pub mod sd_notify;
 pub mod serve;
 pub mod setup;
 pub mod sudo_user;
+pub mod thinning;
 pub mod unit;

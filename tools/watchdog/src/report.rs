@@ -27,6 +27,9 @@ pub struct Report {
     pub measured_mw: Option<u32>,
     /// The model's prediction for the mode; 0 if it is not used.
     pub predicted_mw: u32,
+    /// The most that the next faster mode would draw under the highest load of the last time; absent in the fastest mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faster_mw: Option<u32>,
     /// The limit after deductions for the sensor's errors, heat, over-current and an average.
     pub allowed_mw: u32,
     /// Ratio of measured to predicted power in ppm; 0 without a prediction.
@@ -89,8 +92,8 @@ pub struct Report {
     pub oc3_per_min: Option<u64>,
     /// Predicted power of the safe mode; a lower limit cannot be held.
     pub least_mw: u32,
-    /// File name of the model.
-    pub model: String,
+    /// File name of the model; `None`: the limit is held by measurement alone.
+    pub model: Option<String>,
     /// Whether the model was made of this unit of the board, and what it costs if not.
     #[serde(default)]
     pub unit: String,
@@ -270,6 +273,7 @@ impl Display for Report {
             "predicted",
             is_predicted.then(|| watts(self.predicted_mw)),
         )?;
+        known(f, "faster", self.faster_mw.map(watts))?;
         writeln!(f, "allowed {}", watts(self.allowed_mw))?;
         let ratio = Thousandths((self.ratio_ppm + 500) / 1_000);
         known(f, "ratio", is_predicted.then_some(ratio))?;
@@ -304,7 +308,11 @@ impl Display for Report {
             "least",
             (self.least_mw > 0).then(|| watts(self.least_mw)),
         )?;
-        writeln!(f, "model {}", self.model)?;
+        let model = self
+            .model
+            .as_deref()
+            .unwrap_or("none; `wattgate learn` makes one");
+        writeln!(f, "model {model}")?;
         if !self.unit.is_empty() {
             writeln!(f, "unit {}", self.unit)?;
         }
@@ -443,6 +451,7 @@ pub mod tests {
             emc_khz: 3_199_000,
             measured_mw: Some(14_210),
             predicted_mw: 13_900,
+            faster_mw: Some(15_210),
             allowed_mw: 14_962,
             ratio_ppm: 1_022_302,
             limit_mw: 15_000,
@@ -476,7 +485,7 @@ pub mod tests {
             oc2_per_min: Some(1),
             oc3_per_min: Some(456),
             least_mw: 6_100,
-            model: "model.wgt".to_owned(),
+            model: Some("model.wgt".to_owned()),
             unit: "8ff8117c, profiled for the model".to_owned(),
             aim: None,
             unmet: None,

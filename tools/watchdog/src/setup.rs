@@ -20,7 +20,7 @@ use wattgate_runtime::estimator::Chip;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::format::Kind;
 use wattgate_runtime::front::Least;
-use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_runtime::grid::{Axis, Grid, GridError};
 use wattgate_runtime::guard::GuardError;
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
@@ -32,11 +32,13 @@ use wattgate_runtime::{
 use crate::aim::{self, Unmet};
 use crate::clock::UtcSeconds;
 use crate::compatibility;
-use crate::config::Config;
-use crate::distrust::{Distrust, distrust, rising};
+use crate::config::{self, Config};
+use crate::distrust::{Distrust, distrust, in_order, in_places};
 use crate::full_load::Drawn;
+use crate::generic;
 use crate::lesson::{Lesson, NoLesson, RISE_K, Seen, Subject, Unusable, WARMER_K};
 use crate::quantity::Cores;
+use crate::thinning;
 use crate::unit::ThisUnit;
 
 /// Capacity of the front; a larger front is thinned.
@@ -102,6 +104,12 @@ pub enum SetupError {
         path.display()
     )]
     Nothing { path: PathBuf, why: SettableError },
+    /// The board's own tables make no grid.
+    #[error("the board's tables: {0}; `wattgate probe` gathers them for a report")]
+    Grid(#[from] GridError),
+    /// The board can be set to none of its own modes.
+    #[error("{0}; `wattgate probe` gathers the board's tables for a report")]
+    Tables(SettableError),
     /// The limit is a current, but the board has no sensor for the module's input.
     #[error("limit: a current needs a sensor at the module's input, such as VDD_IN; set a power")]
     NoInput,
@@ -110,13 +118,13 @@ pub enum SetupError {
     Backstop(#[from] BackstopError),
     /// The model has no mode with these numbers of cores on this board.
     #[error(
-        "cores: no mode of {} that the board supports has {}; there are {}",
-        path.display(),
+        "cores: no mode{} that the board supports has {}; there are {}",
+        path.as_ref().map_or_else(String::new, |path| format!(" of {}", path.display())),
         cores.counted(),
         listed(exist)
     )]
     NoCores {
-        path: PathBuf,
+        path: Option<PathBuf>,
         cores: Cores,
         /// The numbers that there are, ascending.
         exist: Vec<u32>,
@@ -149,16 +157,18 @@ pub struct Setup {
     pub board: Board,
     /// The modes that the model offers on this board.
     pub choices: Choices,
+    /// The folder from which clients may choose models: that of the config's model, or else that of the board's models.
+    pub models: PathBuf,
 }
 
-/// The modes that a model offers on a board.
+/// The modes that a board offers, with a model or without.
 #[derive(Clone, Debug)]
 pub struct Choices {
-    /// The model's file, which was verified.
-    model: Arc<[u8]>,
+    /// The file of the model, or of the board's generic one, which was verified. `None`: nothing is known but the board's tables.
+    model: Option<Arc<[u8]>>,
     confidence: Confidence,
     cores: Option<Cores>,
-    /// The model's grid, which numbers the modes.
+    /// The grid of the model, or of the board's tables, which numbers the modes.
     grid: Grid,
     /// The modes of the grid that the board can be set to.
     settable: Settable,
@@ -170,9 +180,9 @@ pub struct Choices {
     pub left_out: Vec<String>,
     /// What the model says of this unit of the board.
     pub unit: ThisUnit,
-    /// Why the model's predictions are not used; the front then has [unknown](Front::is_unknown) powers.
+    /// Why no predictions are used; the front then has [unknown](Front::is_unknown) powers.
     pub distrust: Option<Distrust>,
-    /// The model's provenance, such as `measured, resnet18 on my-rover`.
+    /// The model's provenance, such as `measured, resnet18 on my-rover`, or what is known instead of a model.
     pub origin: String,
     /// The number of modes from which the front was selected.
     pub modes: usize,
@@ -181,23 +191,77 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Reads the config's model and selects the front from the modes that the board supports, for the unit with this id.
+    /// Reads the config's model, if it names one, and selects the front from the modes that the board supports, for the unit with this id.
     pub fn read(config: &Config, board: &Board, unit: Option<UnitId>) -> Result<Self, SetupError> {
-        let bytes = read(&config.model).map_err(|source| SetupError::Model {
-            path: config.model.clone(),
+        let Some(path) = &config.model else {
+            return Self::without_model(config, board, unit);
+        };
+        let bytes = read(path).map_err(|source| SetupError::Model {
+            path: path.clone(),
             source,
         })?;
-        Self::from_bytes(&bytes, config, board, unit)
+        Self::from_bytes(&bytes, path, config, board, unit)
     }
 
-    /// The same for a model that need not be in the config's file yet.
-    pub fn from_bytes(
-        bytes: &[u8],
+    /// The same without a model, in the order of the board's generic model if there is one.
+    fn without_model(
         config: &Config,
         board: &Board,
         unit: Option<UnitId>,
     ) -> Result<Self, SetupError> {
-        let path = || config.model.clone();
+        let generic = generic::model(&board.identity().compatible);
+        let generic = generic.and_then(|bytes| {
+            let model = Model::parse(bytes).ok()?;
+            let settable = board.settable(model.grid()).ok()?;
+            Some((bytes, model.grid().clone(), settable))
+        });
+        let (bytes, grid, settable) = match generic {
+            Some((bytes, grid, settable)) => (Some(bytes.into()), grid, settable),
+            None => {
+                let grid = thinning::grid(board)?;
+                let settable = board.settable(&grid).map_err(SetupError::Tables)?;
+                (None, grid, settable)
+            }
+        };
+        let known = match bytes {
+            Some(_) => "the order of modes is that of other workloads on simulated boards",
+            None => "nothing is known of this board but its tables",
+        };
+        let mut choices = Self {
+            left_out: Vec::new(),
+            unit: ThisUnit::without_model(unit),
+            distrust: Some(Distrust::NoModel),
+            origin: format!("no model; {known}"),
+            model: bytes,
+            confidence: config.confidence,
+            cores: config.cores,
+            grid,
+            settable,
+            least: board.least(),
+            front: Front::new(),
+            modes: 0,
+            idle: None,
+        };
+        let supported = choices.choose(board);
+        match (choices.modes, config.cores) {
+            (0, Some(cores)) => Err(SetupError::NoCores {
+                path: None,
+                cores,
+                exist: supported.into_iter().collect(),
+            }),
+            _ => Ok(choices),
+        }
+    }
+
+    /// The same for a model that need not be in its file yet.
+    pub fn from_bytes(
+        bytes: &[u8],
+        path: &Path,
+        config: &Config,
+        board: &Board,
+        unit: Option<UnitId>,
+    ) -> Result<Self, SetupError> {
+        let path = || path.to_owned();
         let format = |why| SetupError::Format { path: path(), why };
         let model = Model::parse(bytes).map_err(format)?;
         let provenance = model.provenance().map_err(format)?;
@@ -246,7 +310,7 @@ impl Choices {
             unit,
             distrust: None,
             origin: format!("{kind}, {} on {device}", provenance.workload),
-            model: bytes.into(),
+            model: Some(bytes.into()),
             confidence: config.confidence,
             cores: config.cores,
             grid,
@@ -256,14 +320,14 @@ impl Choices {
             modes: 0,
             idle: model.idle().map_err(format)?,
         };
-        let supported = choices.choose(&model, board);
+        let supported = choices.choose(board);
         if choices.modes > 0 {
             return Ok(choices);
         }
         let path = path();
         Err(match (supported.len(), config.cores) {
             (1.., Some(cores)) => SetupError::NoCores {
-                path,
+                path: Some(path),
                 cores,
                 exist: supported.into_iter().collect(),
             },
@@ -302,16 +366,15 @@ impl Choices {
                 return;
             }
         }
-        let bytes = Arc::clone(&self.model);
-        // It was parsed before.
-        if let Ok(model) = Model::parse(&bytes) {
-            self.choose(&model, board);
-        }
+        self.choose(board);
     }
 
     /// What the model says of this unit, and what it costs under a limit before the daemon has measured.
     pub fn of_unit(&self, limit: Milliwatts) -> String {
         let unit = self.unit;
+        if self.distrust == Some(Distrust::NoModel) {
+            return unit.id.map_or_else(String::new, |id| id.to_string());
+        }
         match self.slower(limit) {
             slower if slower >= 0.005 => {
                 format!(
@@ -325,13 +388,14 @@ impl Choices {
 
     /// What a lesson on this unit with this model is of.
     pub fn subject(&self, board: &Board) -> Subject {
-        Subject::new(self.unit.id, &self.model, board)
+        let bytes = self.model.as_deref().unwrap_or_default();
+        Subject::new(self.unit.id, bytes, board)
     }
 
     /// Takes what was learned of this unit, with an allowance for a chip that is so much warmer, in K.
     pub fn learn(&mut self, lesson: &Lesson, warmer_k: f32, board: &Board) {
         let mut seen = Vec::new();
-        if let Ok(model) = Model::parse(&self.model)
+        if let Some(model) = self.predicting()
             && let Ok(margins) = model.margins(self.confidence)
         {
             sweep(&model, &mut |id, prediction| {
@@ -371,9 +435,7 @@ impl Choices {
     ) -> Result<Lesson, NoLesson> {
         let subject = self.subject(board);
         let mut seen = Vec::new();
-        if let Ok(model) = Model::parse(&self.model)
-            && self.distrust.is_none()
-        {
+        if let Some(model) = self.predicting() {
             sweep(&model, &mut |id, prediction| {
                 let of_mode = drawn.iter().find(|it| it.mode == id);
                 seen.extend(of_mode.and_then(|it| Some((model.power(prediction)?, *it))));
@@ -388,25 +450,45 @@ impl Choices {
         self.adapt(board);
     }
 
+    /// The model, if its predictions are used.
+    fn predicting(&self) -> Option<Model<'_>> {
+        let bytes = self.model.as_deref().filter(|_| self.distrust.is_none())?;
+        // It was parsed before.
+        Model::parse(bytes).ok()
+    }
+
     /// Selects the front. Returns the numbers of cores of all modes that the board supports.
-    fn choose(&mut self, model: &Model<'_>, board: &Board) -> BTreeSet<u32> {
+    fn choose(&mut self, board: &Board) -> BTreeSet<u32> {
         let mut supported = BTreeSet::new();
+        let mut keep = |id| {
+            let mode = self.grid.mode(id);
+            let Some(mode) = mode.filter(|mode| self.settable.can_set(mode)) else {
+                return false;
+            };
+            supported.insert(mode.cores);
+            self.cores.is_none_or(|cores| cores.contains(mode.cores))
+        };
+        let bytes = self.model.clone();
+        // It was parsed before.
+        let model = bytes.as_deref().and_then(|bytes| Model::parse(bytes).ok());
+        let Some(model) = model else {
+            let modes = (0..self.grid.modes() as u16).map(ModeId);
+            let modes: Vec<ModeId> = modes.filter(|id| keep(*id)).collect();
+            self.modes = modes.len();
+            self.front = self.in_places(modes.into_iter());
+            self.least = self.least_of(board);
+            self.put_least(None, board);
+            return supported;
+        };
         let (mut ends, mut modes) = (None, Vec::new());
-        sweep(model, &mut |id, prediction| {
+        sweep(&model, &mut |id, prediction| {
             // The lowest value of each axis comes first, the highest last.
             ends = Some((
                 ends.map_or((id, prediction), |(first, _)| first),
                 (id, prediction),
             ));
-            let mode = self
-                .grid
-                .mode(id)
-                .filter(|mode| self.settable.can_set(mode));
-            if let Some(mode) = mode {
-                supported.insert(mode.cores);
-                if self.cores.is_none_or(|cores| cores.contains(mode.cores)) {
-                    modes.push((id, prediction));
-                }
+            if keep(id) {
+                modes.push((id, prediction));
             }
         });
         self.modes = modes.len();
@@ -418,13 +500,40 @@ impl Choices {
         });
         self.front = match self.distrust {
             None => {
-                let mut front = Front::of_modes(model, modes, self.confidence);
+                let mut front = Front::of_modes(&model, modes, self.confidence);
                 front.for_unit(&self.unit.effect);
                 front
             }
-            Some(_) => rising(&self.grid, modes.iter().map(|(id, _)| *id)),
+            Some(Distrust::NoModel) => {
+                in_order(&Front::<POINTS>::of_modes(&model, modes, self.confidence))
+            }
+            Some(_) => self.in_places(modes.iter().map(|(id, _)| *id)),
         };
         self.least = self.least_of(board);
+        let guess = ends.map(|((_, guess), _)| guess);
+        let guess = guess.filter(|_| self.distrust.is_none());
+        let guess = guess.map(|guess| {
+            let power = model.power(guess).unwrap_or_default();
+            (self.unit.effect.power(power), model.time(guess))
+        });
+        self.put_least(guess, board);
+        supported
+    }
+
+    /// A front of unknown powers, in the order of a board that is known.
+    fn in_places(&self, modes: impl Iterator<Item = ModeId>) -> Front<POINTS> {
+        let Ok(other) = Model::parse(generic::OTHER) else {
+            // A test parses it.
+            return Front::new();
+        };
+        let mut all = Vec::new();
+        sweep(&other, &mut |id, prediction| all.push((id, prediction)));
+        let front = Front::<POINTS>::of_modes(&other, all, self.confidence);
+        in_places(&front, other.grid(), &self.grid, modes)
+    }
+
+    /// Makes the board's least mode the front's first, with a guess of its power and time if there is one.
+    fn put_least(&mut self, guess: Option<(Milliwatts, Microseconds)>, board: &Board) {
         let first = self.front.points().first().map(|point| point.mode);
         let same = first.filter(|first| self.mode(*first) == Some(self.least));
         let least = match same {
@@ -432,18 +541,13 @@ impl Choices {
             Some(same) => Least::Mode(same),
             None => Least::Other,
         };
-        let guess = ends.map(|((_, guess), _)| guess);
-        if let Some(guess) = guess.filter(|_| self.distrust.is_none()) {
-            let power = self
-                .unit
-                .effect
-                .power(model.power(guess).unwrap_or_default());
-            self.front.put_least(least, power, model.time(guess));
-        } else if let Some((power, time)) = slowest(&self.front) {
-            let time = Microseconds(time.0.saturating_mul(2));
+        let unknown = || {
+            let (power, time) = slowest(&self.front)?;
+            Some((power, Microseconds(time.0.saturating_mul(2))))
+        };
+        if let Some((power, time)) = guess.or_else(unknown) {
             self.front.put_least(least, power, time);
         }
-        supported
     }
 
     /// The board's least mode. A clock that cannot be set is at the grid's highest.
@@ -468,7 +572,7 @@ impl Choices {
     /// The predicted power of a mode of the board, or of the supported mode next to it; `None` if the predictions are
     /// not used.
     pub fn predicted(&self, mode: &PowerMode) -> Option<Milliwatts> {
-        let model = Model::parse(&self.model).ok()?;
+        let model = self.predicting()?;
         let distance = |other: PowerMode| -> f64 {
             let pairs = mode.knobs().into_iter().zip(other.knobs());
             pairs
@@ -489,7 +593,7 @@ impl Choices {
                 nearest = Some((distance, prediction));
             }
         });
-        let (_, prediction) = nearest.filter(|_| self.distrust.is_none())?;
+        let (_, prediction) = nearest?;
         Some(self.unit.effect.power(model.power(prediction)?))
     }
 
@@ -526,19 +630,20 @@ impl Setup {
         Self::build(config, None, files, root)
     }
 
-    /// The same for a model that need not be in the config's file yet.
+    /// The same for a model that need not be in its file yet.
     pub fn with_model(
         config: Config,
+        path: &Path,
         model: &[u8],
         files: &impl Files,
         root: &Path,
     ) -> Result<Self, SetupError> {
-        Self::build(config, Some(model), files, root)
+        Self::build(config, Some((path, model)), files, root)
     }
 
     fn build(
         config: Config,
-        model: Option<&[u8]>,
+        model: Option<(&Path, &[u8])>,
         files: &impl Files,
         root: &Path,
     ) -> Result<Self, SetupError> {
@@ -553,13 +658,21 @@ impl Setup {
         board.set_clocks(config.clocks);
         let unit = ThisUnit::id(files, root);
         let choices = match model {
-            Some(model) => Choices::from_bytes(model, &config, &board, unit)?,
+            Some((path, bytes)) => Choices::from_bytes(bytes, path, &config, &board, unit)?,
             None => Choices::read(&config, &board, unit)?,
+        };
+        let models = match &config.model {
+            Some(path) => folder_of(path),
+            None => {
+                let name = compatibility::board_name(&board.identity().compatible);
+                config::models(root).join(name.unwrap_or_default())
+            }
         };
         Ok(Self {
             config,
             board,
             choices,
+            models,
         })
     }
 
@@ -695,6 +808,13 @@ pub fn least(board: &Board, cores: Option<Cores>) -> PowerMode {
         cores: wanted.unwrap_or(least.cores),
         ..least
     }
+}
+
+/// The canonical folder of a file, which itself may be a symbolic link.
+fn folder_of(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().unwrap_or(&path);
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 fn listed(numbers: &[u32]) -> String {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use wattgate_board::{Files, serial_number};
-use wattgate_runtime::Confidence;
 use wattgate_runtime::fleet::{Fleet, Unit, UnitId};
 use wattgate_runtime::guard::GuardError;
+use wattgate_runtime::{Confidence, Milliwatts};
 
 use crate::clock::UtcSeconds;
 use crate::lesson::{self, Lesson, Seen};
@@ -39,6 +39,26 @@ impl ThisUnit {
     /// The id of the unit whose files are below `root`.
     pub fn id(files: &impl Files, root: &Path) -> Option<UnitId> {
         UnitId::of_serial_number(&serial_number(files, root)?)
+    }
+
+    /// The unit with this id, where there is no model whose bounds it could have.
+    pub fn without_model(id: Option<UnitId>) -> Self {
+        let effect = Unit {
+            is_profiled: true,
+            time: 0.0,
+            power: 0.0,
+            tilt: 0.0,
+            reference: Milliwatts(1),
+            margins: [0.0; 2],
+            tilt_margin: 0.0,
+        };
+        Self {
+            id,
+            effect,
+            of_model: effect,
+            is_stated: false,
+            learned: None,
+        }
     }
 
     /// What the units of a model tell of the unit with this id.

@@ -11,7 +11,6 @@
 //! | what a model is transferred from | [`references`] |
 //! | the board of a daemon that runs | [`lent`] |
 //! | rows from normal operation | [`operation`] |
-//! | which values of a board a model can have | [`thinning`] |
 //! | what a model says of a board's modes | [`outlook`] |
 //! | the corpus file, and rows for it while a limit is held | [`row`], [`scribe`] |
 //! | the workload's process | [`process`] |
@@ -39,6 +38,5 @@ pub mod scribe;
 pub mod sensing;
 pub mod session;
 pub mod steps;
-pub mod thinning;
 pub mod window;
 pub mod world;

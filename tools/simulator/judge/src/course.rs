@@ -32,8 +32,8 @@ impl Course {
         holding.map_or(0, |(_, limit)| *limit)
     }
 
-    /// The daemon's config file with the limit at a time and a model's file.
-    pub fn config(&self, at: Duration, model: &Path) -> String {
+    /// The daemon's config file with the limit at a time and perhaps a model's file.
+    pub fn config(&self, at: Duration, model: Option<&Path>) -> String {
         config::text(model, Milliwatts(self.limit_mw(at)))
     }
 }

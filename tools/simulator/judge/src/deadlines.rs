@@ -341,7 +341,7 @@ impl<'a> Running<'a> {
         let jetson = tree.jetson_mut();
         jetson.set_workload(Some(subject.workload.clone()));
         let files = RecordedTree::new(tree);
-        let text = config::text(model, Milliwatts((1e3 * limit_w) as u32));
+        let text = config::text(Some(model), Milliwatts((1e3 * limit_w) as u32));
         let config = Config::parse(&text, Path::new("case")).map_err(other)?;
         let setup = Setup::new(config, &files, Path::new("/")).map_err(ReplayError::Setup)?;
         let mut daemon = Daemon::new(setup, files, NOW, Lowerings::default());

@@ -216,7 +216,7 @@ impl Member<'_> {
         let jetson = tree.jetson_mut();
         jetson.set_workload(Some(subject.workload.clone()));
         let files = RecordedTree::new(tree);
-        let text = config::text(model, Milliwatts(limit_mw));
+        let text = config::text(Some(model), Milliwatts(limit_mw));
         let config = Config::parse(&text, Path::new("fleet")).map_err(io::Error::other);
         let setup = Setup::new(config.map_err(other)?, &files, Path::new("/"));
         Ok((setup.map_err(ReplayError::Setup)?, files))
@@ -246,6 +246,7 @@ fn choice(setup: &Setup) -> PowerMode {
 /// The mode of `once --measure`.
 fn measured((setup, files): (Setup, RecordedTree)) -> PowerMode {
     let (config, mut choices) = (setup.config.clone(), setup.choices.clone());
+    let models = setup.models.clone();
     let first = choice(&setup);
     let control = held((setup, files), ONCE_MEASURED_TIME);
     let lesson = control.lesson(SHORT_TIME, NOW);
@@ -258,6 +259,7 @@ fn measured((setup, files): (Setup, RecordedTree)) -> PowerMode {
         config,
         board,
         choices,
+        models,
     })
 }
 

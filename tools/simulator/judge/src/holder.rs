@@ -5,6 +5,10 @@
 pub enum Holder {
     /// The daemon's control, see [`holders::wattgate`](crate::holders::wattgate).
     Wattgate,
+    /// The same without a model of the workload.
+    WithoutModel,
+    /// The same on a board of which nothing is known but its tables.
+    UnknownBoard,
     /// A ladder of modes without a model, see [`holders::stepper`](crate::holders::stepper).
     Stepper,
     /// The prediction alone, see [`holders::open_loop`](crate::holders::open_loop).
@@ -29,10 +33,29 @@ impl Holder {
         Self::Maxn,
     ];
 
+    /// The holders of `loads` and `replay`.
+    pub const REPLAYED: [Self; 8] = [
+        Self::Wattgate,
+        Self::WithoutModel,
+        Self::UnknownBoard,
+        Self::Stepper,
+        Self::OpenLoop,
+        Self::Once,
+        Self::Preset,
+        Self::Maxn,
+    ];
+
+    /// Whether the daemon's control has to learn first what the modes draw.
+    pub fn is_without_model(self) -> bool {
+        matches!(self, Self::WithoutModel | Self::UnknownBoard)
+    }
+
     /// The printed name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wattgate => "wattgate",
+            Self::WithoutModel => "without model",
+            Self::UnknownBoard => "unknown board",
             Self::Stepper => "stepper",
             Self::OpenLoop => "open loop",
             Self::Once => "once",

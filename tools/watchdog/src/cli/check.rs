@@ -14,6 +14,7 @@ use crate::aim::Shown;
 use crate::client::Client;
 use crate::clock::{Clock, System};
 use crate::deadline::InTime;
+use crate::distrust::Distrust;
 use crate::group;
 use crate::hardware_watchdog::HardwareWatchdog;
 use crate::lesson::Unusable;
@@ -103,7 +104,12 @@ fn daemon_runs(root: &Path) -> bool {
 
 /// Fails if no mode stays within the limit, or none is known to.
 pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
-    if let Some(why) = setup.choices.distrust {
+    let distrust = setup.choices.distrust;
+    if distrust == Some(Distrust::NoModel) {
+        // The daemon measures what the modes draw, and holds the least one until then.
+        return Ok(());
+    }
+    if let Some(why) = distrust {
         let limit = setup.lowest_limit();
         return Err(Failure::Distrusted { limit, why });
     }
@@ -224,6 +230,7 @@ fn json(setup: &Setup) -> Value {
         config,
         board,
         choices,
+        ..
     } = setup;
     let limit = config.limit;
     let average = limit

@@ -77,6 +77,29 @@ const PROGRAM: Program<Run> = Program {
     },
 };
 
+/// A command that `wattgate` has, too: people type that program, and systemd this one.
+pub struct Shared {
+    pub help: fn() -> String,
+    pub run: fn(Parser) -> Result<(), Failure>,
+}
+
+pub const STATUS: Shared = Shared {
+    help: status::help,
+    run: status::run,
+};
+pub const WATCH: Shared = Shared {
+    help: watch::help,
+    run: watch::run,
+};
+pub const SET_LIMIT: Shared = Shared {
+    help: set::limit_help,
+    run: set::limit,
+};
+pub const RESTORE: Shared = Shared {
+    help: restore::help,
+    run: restore::run,
+};
+
 /// Why a command failed.
 #[derive(Debug, Error)]
 pub enum Failure {

@@ -23,6 +23,7 @@ use crate::clock::{Clock, System};
 use crate::config::Config;
 use crate::control::{Control, Priority};
 use crate::deadline::InTime;
+use crate::distrust::Distrust;
 use crate::lesson::{self, Lesson, NoLesson, SHORT_TIME, file};
 use crate::limits::{Lowerings, Source, files, held};
 use crate::lock::Lock;
@@ -35,7 +36,8 @@ Set the fastest mode whose predicted power plus guard band is within the limit, 
 
 Usage: wattgated once [--config FILE] [--measure | --safe] [--root DIR]
 
-If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4.
+If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4. Without a
+model it sets that mode, too, from which the daemon climbs.
 --safe sets that mode in any case: it needs no power sensor, no model, no lock, and of the config only `cores`,
 if it can be read. A knob that does not obey is named, all others are set, and the exit code is 6. `wattgated
 restore` restores the settings from before.
@@ -113,6 +115,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     if let Err(why) = setup.learn_from(&place.root, System.utc()) {
         log(Priority::Notice, why);
     }
+    if let Some(why @ Distrust::NoModel) = setup.choices.distrust {
+        log(Priority::Notice, why);
+    }
     // What clients have lowered holds without the daemon too.
     let (lowerings, read) = Lowerings::read(&files(&place.root));
     if let Err(why) = read {
@@ -159,7 +164,11 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::Signals)?;
     }
-    let (config, choices) = (setup.config.clone(), setup.choices.clone());
+    let (config, choices, models) = (
+        setup.config.clone(),
+        setup.choices.clone(),
+        setup.models.clone(),
+    );
     let before = setup.choice().ok().map(|choice| setup.mode(choice.mode));
     let files = InTime::new().map_err(Failure::Thread)?;
     let mut control = Control::new(setup, files);
@@ -181,6 +190,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
         config,
         board,
         choices,
+        models,
     };
     let was_stopped = stop.load(Ordering::Relaxed);
     let why = match lesson {

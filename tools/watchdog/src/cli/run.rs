@@ -29,6 +29,7 @@ use crate::config::{Config, Metrics};
 use crate::control::{Event, Priority, name};
 use crate::daemon::Daemon;
 use crate::deadline::InTime;
+use crate::distrust::Distrust;
 use crate::group;
 use crate::hardware_watchdog::{HardwareWatchdog, HardwareWatchdogError};
 use crate::lesson::{self, Lesson, TaughtMode};
@@ -124,7 +125,11 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         log(Priority::Warning, unmet);
     }
     if let Some(distrust) = &setup.choices.distrust {
-        log(Priority::Warning, distrust);
+        let priority = match distrust {
+            Distrust::NoModel => Priority::Notice,
+            _ => Priority::Warning,
+        };
+        log(priority, distrust);
     }
     log(
         Priority::Info,

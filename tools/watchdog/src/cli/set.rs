@@ -6,7 +6,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use wattgate_cli::aim::Said;
 use wattgate_cli::arguments::{Given, of};
 
-use super::client::shown;
+use super::client::{Form, shown};
 use super::{Failure, print};
 use crate::aim::options;
 use crate::client::Client;
@@ -231,7 +231,7 @@ pub fn model(mut arguments: Parser) -> Result<(), Failure> {
 
 fn ask(request: Request, root: &Path, is_json: bool) -> Result<(), Failure> {
     let report = Client::connect(root)?.ask(request)?;
-    print(&shown(&report, is_json))
+    print(&shown(&report, Form::new(is_json)))
 }
 
 /// The absolute path with a canonical folder, as the daemon compares it.

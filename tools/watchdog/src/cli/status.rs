@@ -9,9 +9,10 @@ use crate::client::Client;
 const USAGE: &str = "\
 Print the running daemon's status
 
-Usage: wattgated status [--json] [--root DIR]
+Usage: wattgated status [-v] [--json] [--root DIR]
 
 Options:
+  -v, --verbose  Print one line for each value, with its unit
   --json         Print one JSON object
   --root DIR     Root of the board's files, for a simulated board [/]
   -h, --help     Print this help
@@ -19,8 +20,9 @@ Options:
 Example:
   wattgated status
 
-Prints one line per value, with its unit. The keys of the JSON object: state, cores, cpu_khz,
-gpu_khz, emc_khz (as the board shows them), measured_mw (absent before the first measurement), predicted_mw, allowed_mw,
+Prints whether the limit holds, and what is wrong. The keys of the JSON object: state, cores, cpu_khz,
+gpu_khz, emc_khz (as the board shows them), measured_mw (absent before the first measurement), predicted_mw, faster_mw (the
+most that the next faster mode would draw, as far as is known), allowed_mw,
 ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule, max_limit, socket or lease),
 limit_by (the client that set it: owner, pid, program), limit_for_ms (remaining time of a limit that
 ends), max_limit_mw (the highest limit that a client may lease), over_for_ms (for how long the power
@@ -48,7 +50,7 @@ pub fn help() -> String {
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let (root, is_json) = parse(arguments)?;
+    let (root, form) = parse(arguments)?;
     let report = Client::connect(&root)?.status()?;
-    print(&shown(&report, is_json))
+    print(&shown(&report, form))
 }

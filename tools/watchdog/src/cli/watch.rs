@@ -3,7 +3,7 @@
 use lexopt::Parser;
 use wattgate_runtime::Milliwatts;
 
-use super::client::{parse, shown};
+use super::client::{Form, parse, shown};
 use super::{Failure, print};
 use crate::client::Client;
 use crate::quantity::{Thousandths, Watts};
@@ -13,9 +13,10 @@ use crate::serve::protocol::{Request, Subscription};
 const USAGE: &str = "\
 Print the running daemon's status once a second and whenever state, mode, limit or model change
 
-Usage: wattgated watch [--json] [--root DIR]
+Usage: wattgated watch [-v] [--json] [--root DIR]
 
 Options:
+  -v, --verbose  Print one line for each value, as `status -v` does
   --json         Print one JSON object per line, as `status --json` does
   --root DIR     Root of the board's files, for a simulated board [/]
   -h, --help     Print this help
@@ -31,14 +32,14 @@ pub fn help() -> String {
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(arguments: Parser) -> Result<(), Failure> {
-    let (root, is_json) = parse(arguments)?;
+    let (root, form) = parse(arguments)?;
     let request = Request::Subscribe(Subscription { every_ms: 1_000 });
     let mut client = Client::connect(&root)?;
     let mut report = client.ask(request)?;
     loop {
-        match is_json {
-            true => print(&shown(&report, true))?,
-            false => print(&line(&report))?,
+        match form {
+            Form::Headline => print(&line(&report))?,
+            Form::Lines | Form::Json => print(&shown(&report, form))?,
         }
         report = client.next_report()?;
     }

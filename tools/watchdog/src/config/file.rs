@@ -28,7 +28,7 @@ pub enum Metrics {
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub version: u32,
-    pub model: PathBuf,
+    pub model: Option<PathBuf>,
     pub limit: PowerOrCurrent,
     pub max_limit: Option<Power>,
     pub backstop: Option<Backstop>,

@@ -82,6 +82,11 @@ pub fn path(root: &Path) -> PathBuf {
     root.join("etc/wattgated.toml")
 }
 
+/// The folder of learned models below the root of a board's files; each board has a folder of its own there.
+pub fn models(root: &Path) -> PathBuf {
+    root.join(&STATE_DIR[1..]).join("models")
+}
+
 fn advice(why: &io::Error) -> &'static str {
     match why.kind() {
         io::ErrorKind::NotFound => {
@@ -148,12 +153,15 @@ fn explained(message: &str, text: &str, start: usize) -> String {
         .unwrap_or(message)
 }
 
-/// The text of a config with a model and a limit, and nothing else.
-pub fn text(model: &Path, limit: Milliwatts) -> String {
-    // A string of JSON is one of TOML.
-    let model = serde_json::Value::from(model.to_string_lossy());
+/// The text of a config with a limit and perhaps a model, and nothing else.
+pub fn text(model: Option<&Path>, limit: Milliwatts) -> String {
+    let model = model.map_or_else(String::new, |model| {
+        // A string of JSON is one of TOML.
+        let model = serde_json::Value::from(model.to_string_lossy());
+        format!("model = {model}\n")
+    });
     format!(
-        "version = {CONFIG_VERSION}\nmodel = {model}\nlimit = \"{}mW\"\n",
+        "version = {CONFIG_VERSION}\n{model}limit = \"{}mW\"\n",
         limit.0
     )
 }
@@ -161,8 +169,8 @@ pub fn text(model: &Path, limit: Milliwatts) -> String {
 /// A checked config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The model file.
-    pub model: PathBuf,
+    /// The model file; `None`: the limit is held by measurement alone.
+    pub model: Option<PathBuf>,
     /// Power limit, average and budget. For a limit of the current, the power is `current` times the
     /// lowest voltage that an input has; [`Config::set_input`] takes the present voltage instead.
     pub limit: Limit,
@@ -208,8 +216,8 @@ impl Config {
             source,
         })?;
         let mut config = Self::parse(&text, path)?;
-        if let Some(folder) = path.parent() {
-            config.model = folder.join(&config.model);
+        if let Some((folder, model)) = path.parent().zip(config.model.as_mut()) {
+            *model = folder.join(&*model);
         }
         Ok(config)
     }

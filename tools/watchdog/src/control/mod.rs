@@ -230,7 +230,12 @@ impl<F: Files> Control<F> {
         (self.board, self.files)
     }
 
-    /// The governor's status and the mode that it wants.
+    /// The most that the next faster mode would draw, as far as is known.
+    pub fn faster(&self) -> Option<Milliwatts> {
+        self.governor.faster()
+    }
+
+    /// The governor's status, and the mode that it wants.
     pub fn status(&self) -> (Status, PowerMode) {
         let status = self.governor.status();
         let mode = self.choices.mode(status.mode);

@@ -9,7 +9,7 @@
 mod aims;
 mod models;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use wattgate_board::{ApplyError, Board, Files, Saved};
@@ -35,7 +35,7 @@ use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::serve::rate_limit::Sliding;
 use crate::setup::Setup;
 
-use self::models::{Loaded, folder};
+use self::models::Loaded;
 
 /// Interval of the schedule check, and of a user's attempts to load a model.
 const SECOND: Milliseconds = Milliseconds(1_000);
@@ -129,7 +129,7 @@ impl<F: Files> Daemon<F> {
             choices: setup.choices.clone(),
         });
         Self {
-            models: folder(&config.model),
+            models: setup.models.clone(),
             base: Rc::clone(&model),
             model,
             control: Control::new(setup, files),
@@ -290,7 +290,7 @@ impl<F: Files> Daemon<F> {
         });
         let [oc1_events, oc2_events, oc3_events] =
             events.map(|count| count.and_then(|count| u64::try_from(count).ok()));
-        let model = self.model.path.file_name().unwrap_or_default();
+        let model = self.model.path.as_deref().and_then(Path::file_name);
         let over_since = self.control.over_since();
         let state = match (self.yielded, over_since) {
             (Some(_), _) => YIELDED,
@@ -305,6 +305,7 @@ impl<F: Files> Daemon<F> {
             emc_khz,
             measured_mw: status.measured.map(|it| it.0),
             predicted_mw: status.predicted.0,
+            faster_mw: self.control.faster().map(|it| it.0),
             allowed_mw: status.allowed.0,
             ratio_ppm: (u64::from(status.ratio) * 1_000_000) >> 16,
             limit_mw: limit.power.0,
@@ -331,7 +332,7 @@ impl<F: Files> Daemon<F> {
             oc2_events,
             oc3_events,
             least_mw: self.control.least_power().0,
-            model: model.to_string_lossy().into_owned(),
+            model: model.map(|it| it.to_string_lossy().into_owned()),
             unit: self.control.choices().of_unit(status.allowed),
             aim: None,
             unmet: None,

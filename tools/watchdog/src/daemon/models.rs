@@ -1,6 +1,6 @@
 //! The models of the daemon: which one is in force, and who may change it.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, PathBuf};
 use std::rc::Rc;
 
 use wattgate_board::Files;
@@ -15,11 +15,11 @@ use crate::setup::{Choices, SetupError};
 /// Time between two models. Each one makes the governor start anew.
 const MODEL_INTERVAL: Milliseconds = Milliseconds(10_000);
 
-/// A model and its file. It stays in memory while another client's model is in force, so that
+/// A model and its file, if there is one. It stays in memory while another client's model is in force, so that
 /// returning to it cannot fail.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    pub path: PathBuf,
+    pub path: Option<PathBuf>,
     pub choices: Choices,
 }
 
@@ -79,7 +79,9 @@ impl<F: Files> Daemon<F> {
         let path = self.allowed(name)?;
         let leased = self.leases.iter().find(|lease| lease.client == client);
         let leased = leased.and_then(|lease| lease.model.as_ref());
-        let same = leased.filter(|model| model.path == path).map(Rc::clone);
+        let same = leased
+            .filter(|model| model.path.as_ref() == Some(&path))
+            .map(Rc::clone);
         match same {
             Some(model) => Ok(model),
             None => {
@@ -105,7 +107,7 @@ impl<F: Files> Daemon<F> {
         }
         self.asked.push((owner, now));
         let config = Config {
-            model: path,
+            model: Some(path),
             ..self.config.clone()
         };
         let unit = self.base.choices.unit.id;
@@ -129,8 +131,11 @@ impl<F: Files> Daemon<F> {
             return;
         }
         self.changes += 1;
-        let (path, origin) = (model.path.display(), &model.choices.origin);
-        self.tell(format_args!("model is now {path}: {origin}"));
+        let origin = &model.choices.origin;
+        match &model.path {
+            Some(path) => self.tell(format_args!("model is now {}: {origin}", path.display())),
+            None => self.tell(format_args!("{origin}")),
+        }
         self.model = model;
     }
 
@@ -143,19 +148,12 @@ impl<F: Files> Daemon<F> {
             false => {
                 let folder = self.models.display();
                 let message = format!(
-                    "{name}: not a file in {folder}, the folder of the config's model; put it there"
+                    "{name}: not a file in {folder}, the folder of the daemon's models; put it there"
                 );
                 Err(Refused::new("model_not_allowed", message))
             }
         }
     }
-}
-
-/// The canonical folder of a file, which itself may be a symbolic link.
-pub(super) fn folder(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().unwrap_or(&path);
-    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 fn refused(error: SetupError) -> Refused {
@@ -169,6 +167,8 @@ fn refused(error: SetupError) -> Refused {
         | SetupError::OtherTpcs { .. }
         | SetupError::NoInput
         | SetupError::Backstop(_)
+        | SetupError::Grid(_)
+        | SetupError::Tables(_)
         | SetupError::Board(_) => "model_unsuitable",
         SetupError::OtherBoard { .. } | SetupError::Nothing { .. } => "model_for_other_board",
     };

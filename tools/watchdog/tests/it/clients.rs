@@ -115,6 +115,8 @@ fn a_limit_can_be_set_and_watched_from_the_command_line() {
                     .args(["15W", "--average", "12W/60s"]),
             );
         assert_eq!(code, Some(0), "{errors}");
+        assert!(report.starts_with("holding 15 W: "), "{report}");
+        let (_, report, _) = rig.status(&[]);
         for line in [
             "limit 15 W\n",
             "limit_from socket\n",

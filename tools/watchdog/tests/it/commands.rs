@@ -37,6 +37,35 @@ fn once_sets_the_mode_that_check_prints() {
     });
 }
 
+/// A limit alone is a config: `check` says what it means, `once` sets the least mode.
+#[test]
+fn a_limit_needs_no_model() {
+    with_board("25W", |rig| {
+        fs::write(&rig.config, "version = 1\nlimit = \"25W\"\n").expect("written");
+        let (code, report, errors) = rig.output("check");
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
+        let model = "\nmodel     no model; the order of modes is that of other workloads on simulated boards\n";
+        assert!(report.contains(model), "{report}");
+        let safe = report.lines().find_map(|line| line.strip_prefix("safe "));
+        let safe = safe.expect("the least mode").trim().to_owned();
+        let (code, _, errors) = rig.output("once");
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(
+            errors.contains("there is no model of the workload"),
+            "{errors}"
+        );
+        assert!(errors.contains(&format!("once: {safe}; ")), "{errors}");
+        rig.await_mode(&safe);
+
+        let _daemon = rig.run("no model of the workload");
+        let (code, report, errors) = outcome(rig.client("status").arg("--json"));
+        assert_eq!(code, Some(0), "{errors}");
+        let report: Value = serde_json::from_str(&report).expect("JSON");
+        assert_eq!(report["model"], Value::Null);
+        assert_eq!(report["limit_mw"], 25_000);
+    });
+}
+
 #[test]
 fn if_no_mode_fits_once_sets_the_least_one_and_fails() {
     with_board("3W", |rig| {

@@ -120,6 +120,6 @@ impl Rig {
 fn config(folder: &Path, lines: &str) -> Config {
     let text = format!("version = 1\nmodel = \"model.wgt\"\n{lines}");
     let mut config = Config::parse(&text, Path::new("test.toml")).expect("a config");
-    config.model = folder.join(config.model);
+    config.model = config.model.map(|model| folder.join(model));
     config
 }

@@ -294,8 +294,8 @@ fn a_model_is_loaded_by_name_or_path() {
     assert_eq!(changed, Ok(()));
     let report = rig.daemon.report();
     assert_eq!(
-        (report.state.as_ref(), report.model.as_str()),
-        ("booting", "other.wgt")
+        (report.state.as_ref(), report.model.as_deref()),
+        ("booting", Some("other.wgt"))
     );
     assert_ne!(report.least_mw, before.least_mw);
     // Counters continue across models.
@@ -310,7 +310,7 @@ fn a_model_is_loaded_by_name_or_path() {
     let path = path.to_str().expect("a text");
     let changed = rig.daemon.set_model(path, OTHER, rig.clocks.now());
     assert_eq!(changed, Ok(()));
-    assert_eq!(rig.daemon.report().model, "model.wgt");
+    assert_eq!(rig.daemon.report().model.as_deref(), Some("model.wgt"));
 }
 
 /// The load draws far more than both models predict. The models are older than the shipped ones, of which one
@@ -366,12 +366,12 @@ fn a_model_is_not_changed_under_the_lease_of_another_user() {
     for refused in [set, leased] {
         assert_eq!(refused.expect_err("leased").name, "leased");
     }
-    assert_eq!(rig.daemon.report().model, "model.wgt");
+    assert_eq!(rig.daemon.report().model.as_deref(), Some("model.wgt"));
     // A lease without a model changes none, and a user may change its own.
     assert_eq!(lease(&mut rig, 2, 1_001, None), Ok(()));
     rig.daemon.end_client(ClientId(2), rig.clocks.utc());
     assert_eq!(lease(&mut rig, 3, 1_000, Some("other.wgt")), Ok(()));
-    assert_eq!(rig.daemon.report().model, "other.wgt");
+    assert_eq!(rig.daemon.report().model.as_deref(), Some("other.wgt"));
 }
 
 /// A model that is far too low returns after the lease of another one.
@@ -460,8 +460,8 @@ fn a_refused_model_leaves_the_old_one_loaded() {
     rig.run(5);
     let report = rig.daemon.report();
     assert_eq!(
-        (report.state.as_ref(), report.model.as_str()),
-        ("tracking", "model.wgt")
+        (report.state.as_ref(), report.model.as_deref()),
+        ("tracking", Some("model.wgt"))
     );
 }
 

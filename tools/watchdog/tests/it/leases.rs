@@ -254,7 +254,7 @@ fn root_sets_a_model_whatever_users_ask_for() {
     let refused = server.ask(&mut user, set("absent.wgt"));
     assert_eq!(refused.expect_err("soon").name, "too_many_requests");
     let report = server.ask(&mut root, set("third.wgt"));
-    assert_eq!(report.expect("set").model, "third.wgt");
+    assert_eq!(report.expect("set").model.as_deref(), Some("third.wgt"));
     let refused = server.ask(&mut root, set("model.wgt"));
     assert_eq!(refused.expect_err("soon").name, "too_many_requests");
     server.advance(1_000);
@@ -280,8 +280,8 @@ fn a_model_of_a_lease_ends_with_it() {
     let report = server.ask(&mut client, modelled(25, "other.wgt"));
     let report = report.expect("leased");
     assert_eq!(
-        (report.model.as_str(), report.state.as_ref()),
-        ("other.wgt", "booting")
+        (report.model.as_deref(), report.state.as_ref()),
+        (Some("other.wgt"), "booting")
     );
     assert_ne!(report.least_mw, least);
     server.run(20);
@@ -291,8 +291,8 @@ fn a_model_of_a_lease_ends_with_it() {
     server.turn();
     let report = server.rig.daemon.report();
     assert_eq!(
-        (report.model.as_str(), report.least_mw),
-        ("model.wgt", least)
+        (report.model.as_deref(), report.least_mw),
+        (Some("model.wgt"), least)
     );
     assert_eq!(limit_of(&report), (30, Source::Config));
     server.run(20);
@@ -322,20 +322,20 @@ fn of_several_leases_the_newest_model_holds() {
     wait(&mut server, &mut [&mut first]);
     let mut second = server.with_client(modelled(25, "third.wgt"));
     let mut third = server.with_client(lease(25));
-    assert_eq!(model(&server), "third.wgt");
+    assert_eq!(model(&server).as_deref(), Some("third.wgt"));
     // A new lease without a model gives the model back.
     assert!(server.ask(&mut second, lease(25)).is_ok());
-    assert_eq!(model(&server), "other.wgt");
+    assert_eq!(model(&server).as_deref(), Some("other.wgt"));
     wait(&mut server, &mut [&mut first, &mut second, &mut third]);
     // A model that is set meanwhile holds after the leases.
     let set = Request::SetModel("third.wgt".to_owned());
     server.open_root();
     let mut root = server.connect_as_root();
     let report = server.ask(&mut root, set).expect("taken");
-    assert_eq!(report.model, "other.wgt");
+    assert_eq!(report.model.as_deref(), Some("other.wgt"));
     drop((first, third));
     server.turn();
-    assert_eq!(model(&server), "third.wgt");
+    assert_eq!(model(&server).as_deref(), Some("third.wgt"));
 }
 
 #[test]

@@ -122,7 +122,9 @@ impl Rig {
         process
     }
 
+    /// All values of the status: as lines, or with `--json`.
     pub fn status(&self, options: &[&str]) -> (Option<i32>, String, String) {
+        let options = if options.is_empty() { &["-v"] } else { options };
         outcome(self.client("status").args(options))
     }
 

@@ -27,17 +27,19 @@ use crate::process::Process;
 use crate::window::Count;
 use crate::world::World;
 
-/// The setup for the model of a file and a limit. Errors if the board can do none of the model's modes within
-/// the limit.
+/// The setup for a limit with the model of a file, or without a model. Errors if the board can do none of the model's modes
+/// within the limit.
 pub fn setup(
-    model: &Path,
+    model: Option<&Path>,
     limit: Milliwatts,
     root: &Path,
     files: &BoardFiles,
 ) -> Result<Setup, Failure> {
     let setup = Setup::new(config(model, limit, root), files, root)?;
-    if let Some(why) = &setup.choices.distrust {
-        note(format_args!("warning: {}: {why}", model.display()));
+    match (&setup.choices.distrust, model) {
+        (Some(why), Some(model)) => note(format_args!("warning: {}: {why}", model.display())),
+        (Some(why), None) => note(why),
+        (None, _) => {}
     }
     within(limit, setup)
 }
@@ -50,8 +52,8 @@ pub fn setup_of(
     root: &Path,
     files: &BoardFiles,
 ) -> Result<Setup, Failure> {
-    let config = config(model, limit, root);
-    within(limit, Setup::with_model(config, bytes, files, root)?)
+    let config = config(Some(model), limit, root);
+    within(limit, Setup::with_model(config, model, bytes, files, root)?)
 }
 
 /// Fails if no mode of a setup is within its limit, as far as the model's predictions are used.
@@ -67,10 +69,10 @@ fn within(limit: Milliwatts, setup: Setup) -> Result<Setup, Failure> {
     }
 }
 
-/// The config of a daemon for a model and a limit, with the confidence of the daemon of this board.
-fn config(model: &Path, limit: Milliwatts, root: &Path) -> Config {
+/// The config of a daemon for a limit and perhaps a model, with the confidence of the daemon of this board.
+fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Config {
     Config {
-        model: model.to_owned(),
+        model: model.map(Path::to_owned),
         limit: Limit {
             power: limit,
             average: None,

@@ -418,7 +418,7 @@ impl DaemonConfig {
     /// Writes the config of a model and a limit, or says what it needs. Returns whether there is one.
     fn write(self, model: &Path, limit: Milliwatts) -> Result<bool, Failure> {
         let model = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
-        let keys = config::text(&model, limit);
+        let keys = config::text(Some(&model), limit);
         match self {
             Self::Existing(path) => {
                 note(format_args!(

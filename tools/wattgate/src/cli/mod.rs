@@ -7,6 +7,7 @@ mod options;
 mod probe;
 mod profile;
 mod run;
+mod shared;
 mod site;
 mod step;
 mod workload;
@@ -63,6 +64,10 @@ const PROGRAM: Program<Run> = Program {
         commands: &[
             Command::new("learn", learn::help, learn::run),
             Command::new("run", run::help, run::run),
+            Command::new("status", shared::status_help, shared::status),
+            Command::new("watch", shared::watch_help, shared::watch),
+            Command::new("set-limit", shared::set_limit_help, shared::set_limit),
+            Command::new("restore", shared::restore_help, shared::restore),
             Command::new("profile", profile::help, profile::run),
             Command::new("step", step::help, step::run),
             Command::new("check", check::help, check::run),
@@ -76,6 +81,8 @@ const PROGRAM: Program<Run> = Program {
 pub enum Failure {
     #[error("{}", Told(.0))]
     Arguments(#[from] lexopt::Error),
+    #[error("{0}")]
+    Shared(#[from] wattgate_watchdog::cli::Failure),
     #[error("missing {0}")]
     Missing(&'static str),
     #[error("{0}")]
@@ -243,6 +250,7 @@ impl Failed for Failure {
             | Self::ToldName { .. }
             | Self::Confidence { .. }
             | Self::StepsFrom(_) => exit::ARGUMENTS,
+            Self::Shared(why) => why.exit_code(),
             Self::Config(why) => why.exit_code(),
             Self::Setup(why) => why.exit_code(),
             Self::Daemon(why) => why.exit_code(),
@@ -273,6 +281,7 @@ impl Failed for Failure {
     fn print_error(&self) -> Option<&io::Error> {
         match self {
             Self::Print(error) => Some(error),
+            Self::Shared(why) => why.print_error(),
             _ => None,
         }
     }
@@ -280,6 +289,7 @@ impl Failed for Failure {
     fn argument_error(&self) -> Option<&lexopt::Error> {
         match self {
             Self::Arguments(error) => Some(error),
+            Self::Shared(why) => why.argument_error(),
             _ => None,
         }
     }

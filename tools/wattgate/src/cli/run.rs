@@ -98,8 +98,8 @@ fn own(
     site.limit = Some(limit);
     let learned = || learned(common, &models(&common.root, &site.device));
     let model = model.or_else(learned);
-    let model = model.map_or_else(|| configured(&common.root), Ok);
-    let setup = model.and_then(|it| hold::setup(&it, limit, &common.root, &site.files));
+    let model = model.map_or_else(|| configured(&common.root), |it| Ok(Some(it)));
+    let setup = model.and_then(|it| hold::setup(it.as_deref(), limit, &common.root, &site.files));
     let held = setup.and_then(|setup| {
         site.process.wait_for_all();
         common.workload.start(&mut site.process, common.json)?;
@@ -125,14 +125,12 @@ fn learned(common: &Common, folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The model of the daemon's config.
-fn configured(root: &Path) -> Result<PathBuf, Failure> {
+/// The model of the daemon's config, if it has one.
+fn configured(root: &Path) -> Result<Option<PathBuf>, Failure> {
     match Config::read(&config(root)) {
         Ok(config) => Ok(config.model),
         Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            Err(Failure::Missing(
-                "--model: the workload has no model, and the daemon no config; `wattgate learn` makes both",
-            ))
+            Ok(None)
         }
         Err(error) => Err(error.into()),
     }

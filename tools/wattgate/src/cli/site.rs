@@ -8,14 +8,15 @@ use rustix::io::Errno;
 use wattgate_board::{Board, Files, Reach};
 use wattgate_cli::exit::note;
 use wattgate_cli::output::AtomicFile;
-use wattgate_cli::planning::{Axes, NOT_SHOWN};
-use wattgate_runtime::grid::{Axis, Grid};
+use wattgate_cli::planning::Axes;
+use wattgate_runtime::grid::Axis;
 use wattgate_runtime::{Confidence, Milliwatts, PowerMode};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::lock::{Lock, LockError};
 use wattgate_watchdog::saved_state::SavedState;
+use wattgate_watchdog::thinning;
 
 use super::Failure;
 use super::options::Common;
@@ -24,7 +25,6 @@ use crate::ladder::Ladder;
 use crate::lent::Lent;
 use crate::name;
 use crate::process::{Process, Stop};
-use crate::thinning::thinned;
 
 /// The directory of all programs of wattgate, below the board's root: the settings from before, which the daemon takes
 /// over if it is the first to start after a crash, the corpora and the models.
@@ -203,16 +203,8 @@ fn check_writable(board: &Board) -> Result<(), Failure> {
 
 /// The values that a board can be set to, as many as a grid can have.
 pub fn axes(board: &Board) -> Result<Axes, Failure> {
-    let cpus: Vec<u32> = (1..=board.core_order().count() as u32).collect();
-    let tables = [&cpus[..], board.cpu_khz(), board.gpu_khz(), board.emc_khz()];
-    let tables = tables.map(|table| match table {
-        [] => vec![NOT_SHOWN],
-        table => table.to_vec(),
-    });
-    let tables = thinned(tables);
     // Not each number of cores can be online where clusters have more than one.
-    let grid = Grid::new(tables.each_ref().map(Vec::as_slice))?;
-    let settable = board.settable(&grid)?;
+    let settable = board.settable(&thinning::grid(board)?)?;
     let values = |axis: Axis| match settable.reach(axis) {
         Reach::Values(values) => values.iter().map(|it| it.board).collect(),
         Reach::Free(highest) => vec![*highest],
@@ -248,7 +240,7 @@ pub fn models(root: &Path, device: &str) -> PathBuf {
 /// The folder of the model of the daemon's config, if there is one.
 pub fn models_of_daemon(root: &Path) -> Option<PathBuf> {
     let config = Config::read(&config(root)).ok()?;
-    Some(config.model.parent()?.to_owned())
+    Some(config.model?.parent()?.to_owned())
 }
 
 /// The corpus of a workload on a board.

@@ -293,5 +293,5 @@ fn what_was_learned_holds_in_the_daemon() {
     );
     // The lease is over; the model stays.
     daemon.await_held(30_000, Source::Config);
-    assert_eq!(daemon.report().model, "work.wgt");
+    assert_eq!(daemon.report().model.as_deref(), Some("work.wgt"));
 }

@@ -52,7 +52,7 @@ pub fn hold_as_peer(
         Holder::Once => once::hold(course, files),
         Holder::Preset => Ok(preset::hold(course, board, files)),
         Holder::Maxn => Ok(maxn::hold(course, files)),
-        Holder::Wattgate | Holder::Wattgated => {
+        Holder::Wattgate | Holder::WithoutModel | Holder::UnknownBoard | Holder::Wattgated => {
             let message = format!("{} is no peer of the daemon", peer.name());
             Err(io::Error::other(message))
         }

@@ -15,7 +15,7 @@ use crate::recorded::RecordedTree;
 
 /// Holds the limit to the end of a course. Returns the number of mode changes.
 pub fn hold(course: &Course, files: &mut RecordedTree) -> io::Result<u32> {
-    let text = course.config(Duration::ZERO, &course.model);
+    let text = course.config(Duration::ZERO, Some(&course.model));
     let config = Config::parse(&text, Path::new("once")).map_err(io::Error::other)?;
     let mut setup = Setup::new(config, files, Path::new("/")).map_err(io::Error::other)?;
     let mut changes = 0;

@@ -40,12 +40,12 @@ pub fn samples(value: String) -> Result<u32, Failure> {
 
 /// `--governor`: who holds the limit.
 pub fn governor(value: String) -> Result<Holder, Failure> {
-    let mut known = Holder::SIMULATED.into_iter().chain([Holder::Once]);
+    let mut known = Holder::REPLAYED.into_iter();
     let found = known.find(|holder| holder.name().replace(' ', "-") == value);
     found.ok_or(Failure::Value {
         option: "--governor",
         value,
-        expected: "wattgate, stepper, open-loop, once, preset or maxn",
+        expected: "wattgate, without-model, unknown-board, stepper, open-loop, once, preset or maxn",
     })
 }
 

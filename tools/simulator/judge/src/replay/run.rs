@@ -32,6 +32,9 @@ const SENSOR_SET: Duration = Duration::from_millis(100);
 /// Time in which the holder sets its first mode. Power and speed do not count in it.
 pub const START: Duration = Duration::from_secs(1);
 
+/// Without a model, speed counts from this time on: until then the governor learns what the modes draw.
+const LEARNED: Duration = Duration::from_secs(60);
+
 /// A load on a board under limits.
 #[derive(Clone, Debug)]
 pub struct LoadRun<'a> {
@@ -75,8 +78,12 @@ pub fn traced(
         sensor: Sensor::with_samples(run.samples),
     };
     let unit = run.unit.map_or(Unit::NOMINAL, Unit::drawn);
+    let mut board = run.board.clone();
+    if run.holder == Holder::UnknownBoard {
+        board.compatible = vec!["nvidia,unknown".to_owned()];
+    }
     let boot = boot_mode(run.holder, run.board, course.limit_mw(Duration::ZERO));
-    let mut tree = Tree::new(run.board.clone(), unit, run.seed, boot)?;
+    let mut tree = Tree::new(board, unit, run.seed, boot)?;
     let is_set = course.sensor.fix(&mut tree, SENSOR_SET);
     let is_set = is_set.map_err(io::Error::other)?;
     if run.samples != Sensor::L4T.samples && !is_set {
@@ -98,7 +105,11 @@ pub fn traced(
     let energy_j = jetson.energy_j();
     let trace = jetson.take_trace();
 
-    let account = LoadAccount::from_trace(&trace, &run.load, &run.limits, START);
+    let account = |start| LoadAccount::from_trace(&trace, &run.load, &run.limits, start);
+    let start = match run.holder.is_without_model() {
+        true => LEARNED,
+        false => START,
+    };
     let physical = run.errors.as_ref().filter(|errors| errors.is_physical());
     let truths = Truths::new(modes, run.board, &unit, physical);
     let oracle = Oracle {
@@ -108,7 +119,12 @@ pub fn traced(
         warmth,
         load: &run.load,
         limits: &run.limits,
-        start: START,
+        start,
+    };
+    let (minibatches, account) = (account(start).minibatches, account(START));
+    let account = LoadAccount {
+        minibatches,
+        ..account
     };
     let report = LoadReport::new(&account, &oracle, &figures, course.length, energy_j);
     Ok((report, trace))
@@ -120,8 +136,10 @@ fn hold(
     course: &Course,
     mut files: RecordedTree,
 ) -> Result<(HolderFigures, RecordedTree), ReplayError> {
-    if run.holder == Holder::Wattgate {
-        let text = course.config(Duration::ZERO, &course.model);
+    let without_model = run.holder.is_without_model();
+    if run.holder == Holder::Wattgate || without_model {
+        let model = (!without_model).then_some(course.model.as_path());
+        let text = course.config(Duration::ZERO, model);
         let config = Config::parse(&text, Path::new("replay")).map_err(io::Error::other)?;
         let setup = Setup::new(config, &files, Path::new("/"))?;
         return Ok(wattgate::hold(course, setup, files));

@@ -95,7 +95,7 @@ impl<'a> Plant<'a> {
             false => "",
             true => "backstop = \"hardware\"\n",
         };
-        self.course.config(at, model) + &schedule + backstop
+        self.course.config(at, Some(model)) + &schedule + backstop
     }
 }
 

@@ -32,8 +32,8 @@ fn config(limit: &str) -> Config {
 /// A config with the model of a board.
 fn config_of(board: &str, limit: &str) -> Config {
     let mut config = config(limit);
-    config.model =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/models/{board}-resnet18.wgt"));
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
+    config.model = Some(models.join(format!("{board}-resnet18.wgt")));
     config
 }
 

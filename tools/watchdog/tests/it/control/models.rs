@@ -4,14 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Running, config, orin, setup};
-use crate::board::{booted, load};
+use crate::board::{Simulated, booted, description, load};
 use crate::model_files::{flat, sealed, too_low};
 use crate::wattgated::MODEL;
 use wattgate_board::{Board, Files};
 use wattgate_runtime::fleet::{UNIT_LEN, UnitId};
 use wattgate_runtime::governor::State;
 use wattgate_runtime::{ModeId, PowerMode};
+use wattgate_simulated_board::tree::Tree;
+use wattgate_simulated_board::unit::Unit;
 use wattgate_watchdog::config::Config;
+use wattgate_watchdog::distrust::Distrust;
 use wattgate_watchdog::setup::SetupError;
 
 #[test]
@@ -77,13 +80,14 @@ fn profiled_with(mask: u32) -> Vec<u8> {
 fn a_model_of_other_tpcs_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config("30W");
-    config.model = folder.path().join("model.wgt");
+    let path = folder.path().join("model.wgt");
+    config.model = Some(path.clone());
     let board = Board::discover(&orin(), Path::new("/")).expect("a board");
     let powered = board.tpc_pg_mask().expect("a mask");
     assert!(powered < 1 << 14);
-    std::fs::write(&config.model, profiled_with(powered)).expect("written");
+    std::fs::write(&path, profiled_with(powered)).expect("written");
     assert!(setup(&orin(), config.clone()).is_ok());
-    std::fs::write(&config.model, profiled_with(powered ^ 12)).expect("written");
+    std::fs::write(&path, profiled_with(powered ^ 12)).expect("written");
     let error = setup(&orin(), config).expect_err("other TPCs");
     let SetupError::OtherTpcs {
         profiled, board, ..
@@ -117,8 +121,9 @@ fn without_a_model_that_fits_the_limit_holds_by_measurement() {
     for (limit, watts) in [(15, 5.0), (20, 17.0), (30, 17.0), (40, 60.0)] {
         let trusted = config(&format!("{limit}W"));
         let mut flat_one = trusted.clone();
-        flat_one.model = folder.path().join("model.wgt");
-        std::fs::write(&flat_one.model, flat(watts)).expect("written");
+        let path = folder.path().join("model.wgt");
+        flat_one.model = Some(path.clone());
+        std::fs::write(&path, flat(watts)).expect("written");
         let setup = setup(&orin(), flat_one.clone()).expect("usable");
         let why = setup.choices.distrust.expect("distrusted").to_string();
         assert!(
@@ -140,13 +145,56 @@ fn without_a_model_that_fits_the_limit_holds_by_measurement() {
     }
 }
 
+/// In the order of the board's generic model, and on a board that nobody knows in that of another one.
+#[test]
+fn without_a_model_the_limit_holds_by_measurement() {
+    for (board, limit) in [
+        ("orin-agx-64", 22),
+        ("orin-agx-64", 35),
+        ("orin-nano-8-super", 10),
+        ("tx2", 7),
+        ("xavier-agx", 20),
+    ] {
+        for is_known in [true, false] {
+            let files = || {
+                let mut board = description(board).clone();
+                if !is_known {
+                    board.compatible = vec!["nvidia,unheard-of".to_owned()];
+                }
+                let tree = Tree::new(board, Unit::NOMINAL, 0, None).expect("a default mode");
+                let mut files = Simulated::new(tree);
+                load(&mut files);
+                files
+            };
+            let text = format!("version = 1\nlimit = \"{limit}W\"");
+            let config = Config::parse(&text, Path::new("test.toml")).expect("a config");
+            let setup = setup(&files(), config.clone()).expect("usable");
+            assert_eq!(setup.choices.distrust, Some(Distrust::NoModel));
+            assert_eq!(setup.first(), setup.safe());
+            let known = setup.choices.origin.contains("other workloads");
+            assert_eq!(known, is_known, "{}", setup.choices.origin);
+
+            let mut running = Running::with(files(), config);
+            let most = running.run(120);
+            let minibatches = running.control.files().tree.jetson().minibatches();
+            let mean = running.run(20);
+            println!(
+                "{board}, known: {is_known}, {limit} W: {minibatches:.0} minibatches, {mean:.2} W after 2 min"
+            );
+            assert!(most <= f64::from(limit), "{most} W");
+            assert!(mean > 0.6 * f64::from(limit), "{board}: {mean} W");
+        }
+    }
+}
+
 /// Starts the daemon's control with a limit of 20 W and a model that is too low by a factor. Returns how long the true
 /// power was above the limit in the first minute, and what became of it.
 fn with_a_model_too_low(factor: f64) -> (f64, Running) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config("20W");
-    config.model = folder.path().join("model.wgt");
-    std::fs::write(&config.model, too_low(factor)).expect("written");
+    let path = folder.path().join("model.wgt");
+    config.model = Some(path.clone());
+    std::fs::write(&path, too_low(factor)).expect("written");
     let mut running = Running::with(orin(), config);
     let (mut over_s, mut before) = (0.0, (0.0, 0.0));
     while running.now() < Duration::from_secs(60) {
@@ -188,8 +236,9 @@ fn a_model_in_watts_is_never_used() {
 fn an_idle_board_without_a_model_does_not_climb() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config("20W");
-    config.model = folder.path().join("model.wgt");
-    std::fs::write(&config.model, flat(17.0)).expect("written");
+    let path = folder.path().join("model.wgt");
+    config.model = Some(path.clone());
+    std::fs::write(&path, flat(17.0)).expect("written");
     let mut running = Running::with(booted("orin-agx-64"), config);
     running.run(300);
     let (status, _) = running.control.status();
@@ -216,14 +265,15 @@ fn a_model_for_another_board_is_refused() {
     }
     // The TX1 is not in the table of devices; the model is refused because its clocks do not match.
     let mut tx1 = config("5W");
-    tx1.model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/tx1-image5000.wgt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../weights/tx1-image5000.wgt");
+    tx1.model = Some(path.clone());
     let refused = setup(&booted("orin-agx-64"), tx1.clone()).expect_err("refused");
     assert_eq!(
         refused.to_string(),
         format!(
             "{}: the board has no CPU clock of the model's grid: the model is for \
              another board or another L4T release; profile the workload again (`wattgate learn`)",
-            tx1.model.display()
+            path.display()
         )
     );
 }

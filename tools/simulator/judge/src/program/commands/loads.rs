@@ -31,8 +31,8 @@ Options:
   --limit-pct P,...  Limits in % of the board's span, from the lowest to the highest power that
                      the model's front predicts [25,45,75]
   --samples N        Number of samples that the power sensor averages, fixed [512]
-  --governor G       Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
-                     [wattgate]
+  --governor G       Who holds the limit: wattgate, without-model, unknown-board, stepper,
+                     open-loop, once, preset or maxn [wattgate]
   --weights FOLDER   The folder with the models [weights]; with --truth the file of a model
   --shard I/N        Run every N-th run from the I-th on, and print a part for `merge`
   --json             Print JSON: an array of rows, each with kind, board, limit_pct, limit_mw,

@@ -39,8 +39,8 @@ Options:
   --samples N       Number of samples that the power sensor averages, fixed [512]
   --unit N          Draw this unit's differences from the seed N [the nominal unit]
   --seed S          Seed of noise and of the numbers of hwmon devices [0]
-  --governor G      Who holds the limit: wattgate, stepper, open-loop, once, preset or maxn
-                    [wattgate]
+  --governor G      Who holds the limit: wattgate, without-model, unknown-board, stepper,
+                    open-loop, once, preset or maxn [wattgate]
   --json            Print one JSON object: seconds, over_430ms_pct, over_10ms_pct,
                     longest_430ms_ms, longest_10ms_ms, excess_430ms_pct, excess_10ms_pct, over_j,
                     events (each with at_ms, cause (load or limit), ms and excess_pct),

@@ -1,10 +1,23 @@
-//! Fewer clocks for boards with longer tables than a model's grid can have, as Thor's probably are.
+//! The grid of a board's own tables, with fewer clocks where the tables are longer than a grid can have, as Thor's probably are.
 
+use wattgate_board::Board;
+use wattgate_cli::planning::NOT_SHOWN;
 use wattgate_runtime::grid::{Grid, GridError};
+
+/// The grid of all values of a board. It has numbers of cores that cannot be online where clusters have more than one core.
+pub fn grid(board: &Board) -> Result<Grid, GridError> {
+    let cpus: Vec<u32> = (1..=board.core_order().count() as u32).collect();
+    let tables = [&cpus[..], board.cpu_khz(), board.gpu_khz(), board.emc_khz()];
+    let tables = thinned(tables.map(|table| match table {
+        [] => vec![NOT_SHOWN],
+        table => table.to_vec(),
+    }));
+    Grid::new(tables.each_ref().map(Vec::as_slice))
+}
 
 /// Leaves out every second clock of the longest table until a grid can have all values. The lowest and
 /// the highest clock stay. Takes and returns cores, CPU, GPU and memory clocks, ascending.
-pub fn thinned(mut axes: [Vec<u32>; 4]) -> [Vec<u32>; 4] {
+fn thinned(mut axes: [Vec<u32>; 4]) -> [Vec<u32>; 4] {
     while is_too_large(&axes)
         && let [_, clocks @ ..] = &mut axes
         && let Some(longest) = clocks.iter_mut().max_by_key(|clocks| clocks.len())

@@ -1,0 +1,232 @@
+//! What a report says first: whether the limit holds, or what is wrong and what to do.
+
+use std::fmt::{self, Display};
+
+use wattgate_runtime::Milliwatts;
+
+use crate::quantity::{Span, Thousandths, Watts};
+use crate::report::{OVER_LIMIT, Report, Source, YIELDED};
+
+/// A sentence, and one more line for each thing that a user should know.
+pub struct Headline<'a>(pub &'a Report);
+
+impl Display for Headline<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        let limit = Watts(Milliwatts(report.limit_mw));
+        let now = report
+            .measured_mw
+            .map_or("no mean of the power yet".to_owned(), |mw| {
+                format!("{} W now", tenths(mw))
+            });
+        match report.state.as_ref() {
+            YIELDED => writeln!(
+                f,
+                "NOT HOLDING {limit}: a client has the board, such as `wattgate profile`; the daemon holds again when that ends"
+            )?,
+            OVER_LIMIT => {
+                let span = Span(wattgate_runtime::Milliseconds(
+                    report.over_for_ms.unwrap_or(0) / 1_000 * 1_000,
+                ));
+                writeln!(
+                    f,
+                    "OVER {limit} for {span}: {now}, and no mode draws less; lighten the load, cool the board or raise the limit"
+                )?;
+            }
+            "safe_no_sensor" => writeln!(
+                f,
+                "holding the least mode: the power sensor gives no reading; `dmesg` shows its driver's errors"
+            )?,
+            "safe_cannot_hold" => writeln!(
+                f,
+                "holding the least mode: {now}, and the limit is {limit}; lighten the load, or raise the limit"
+            )?,
+            "safe_nothing_applies" => writeln!(
+                f,
+                "holding what the board lets be set: {now}, and the limit is {limit}"
+            )?,
+            "booting" | "settling" => writeln!(f, "holding {limit}: a mode was just set")?,
+            _ => self.holding(f, &limit, &now)?,
+        }
+        self.further(f)
+    }
+}
+
+impl Headline<'_> {
+    fn holding(&self, f: &mut fmt::Formatter<'_>, limit: &Watts, now: &str) -> fmt::Result {
+        let report = self.0;
+        write!(f, "holding {limit}: {now}")?;
+        let step = report.steps.and(report.step).filter(|step| step.us > 0);
+        let file = report.model.as_deref();
+        let workload = file.map(|file| file.strip_suffix(".wgt").unwrap_or(file));
+        match step {
+            Some(step) => {
+                let rate = Thousandths(1_000_000_000 / u64::from(step.us) / 10 * 10);
+                let joules = Thousandths(step.uj / 1_000);
+                match workload {
+                    Some(workload) => write!(f, "; {workload} at ")?,
+                    None => f.write_str("; ")?,
+                }
+                write!(f, "{rate} steps/s, {joules} J a step")?;
+            }
+            None => f.write_str("; nobody reports steps")?,
+        }
+        match report.faster_mw {
+            Some(faster) => writeln!(
+                f,
+                "; the next faster mode would draw up to {} W",
+                tenths(faster)
+            ),
+            None => writeln!(f),
+        }
+    }
+
+    /// Who has set the limit, and what holds the board back.
+    fn further(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        if let Some(by) = &report.limit_by {
+            let source = match report.limit_from {
+                Source::Lease => "leased",
+                _ => "lowered",
+            };
+            write!(f, "{source} by {by}")?;
+            match report.limit_for_ms {
+                Some(ms) => writeln!(f, ", for {} s more", ms / 1_000)?,
+                None => writeln!(f)?,
+            }
+        }
+        if report.model.is_none() {
+            writeln!(
+                f,
+                "no model of the workload: `wattgate learn` makes one, with which the board is faster under this limit"
+            )?;
+        }
+        if let Some(by) = &report.throttled {
+            writeln!(f, "slowed by {by}: the clocks are lower than the mode")?;
+        }
+        if report.allowed_mw + report.allowed_mw / 20 < report.limit_mw {
+            writeln!(
+                f,
+                "{} W are allowed now, for heat, over-current, an average or a budget",
+                tenths(report.allowed_mw)
+            )?;
+        }
+        if let Some(unmet) = &report.unmet {
+            writeln!(f, "{unmet}")?;
+        }
+        for knob in &report.disobedient {
+            writeln!(f, "does not obey: {knob}")?;
+        }
+        if report.unsaved {
+            writeln!(
+                f,
+                "a change of the lowered limits is not saved: a reboot would lose it"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// As `18.5`: hundredths of a watt change with each reading.
+fn tenths(mw: u32) -> String {
+    format!("{:.1}", f64::from(mw) / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+    use crate::report::{Step, state_names};
+
+    /// The sample without what else a user should know.
+    fn calm() -> Report {
+        Report {
+            limit_by: None,
+            unsaved: false,
+            throttled: None,
+            unmet: None,
+            disobedient: Vec::new(),
+            ..sample()
+        }
+    }
+
+    #[test]
+    fn a_limit_that_holds_takes_one_line() {
+        assert_eq!(
+            Headline(&calm()).to_string(),
+            "holding 15 W: 14.2 W now; nobody reports steps; the next faster mode would draw up to 15.2 W\n"
+        );
+        let stepping = Report {
+            model: Some("yolo.wgt".to_owned()),
+            steps: Some(4_711),
+            step: Some(Step {
+                us: 23_200,
+                uj: 431_000,
+            }),
+            faster_mw: None,
+            ..calm()
+        };
+        assert_eq!(
+            Headline(&stepping).to_string(),
+            "holding 15 W: 14.2 W now; yolo at 43.1 steps/s, 0.431 J a step\n"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_comes_first_and_what_to_do_with_it() {
+        let states = [
+            (YIELDED, "NOT HOLDING 15 W: a client has the board"),
+            (
+                OVER_LIMIT,
+                "OVER 15 W for 1 s: 14.2 W now, and no mode draws less",
+            ),
+            (
+                "safe_no_sensor",
+                "holding the least mode: the power sensor gives no reading",
+            ),
+            (
+                "safe_cannot_hold",
+                "holding the least mode: 14.2 W now, and the limit is 15 W",
+            ),
+            ("safe_nothing_applies", "holding what the board lets be set"),
+            ("booting", "holding 15 W: a mode was just set"),
+        ];
+        for (state, text) in states {
+            let report = Report {
+                state: state.into(),
+                ..calm()
+            };
+            let found = Headline(&report).to_string();
+            assert!(found.starts_with(text), "{found}");
+            assert_eq!(found.lines().count(), 1, "{found}");
+        }
+        // No state is left out: another one reads as if the limit held.
+        let others = state_names().filter(|name| states.iter().all(|(known, _)| known != name));
+        let others: Vec<&str> = others.collect();
+        assert_eq!(
+            others,
+            ["settling", "tracking", "stepping_down", "probing_up"]
+        );
+    }
+
+    #[test]
+    fn what_else_a_user_should_know_has_a_line_each() {
+        let report = Report {
+            model: None,
+            allowed_mw: 12_000,
+            ..sample()
+        };
+        let text = Headline(&report).to_string();
+        for part in [
+            "lowered by uid 1000, pid 4711, guard.py, for 540 s more",
+            "no model of the workload: `wattgate learn` makes one",
+            "12.0 W are allowed now",
+            "a change of the lowered limits is not saved",
+        ] {
+            assert!(
+                text.lines().any(|line| line.starts_with(part)),
+                "{part} is not in {text}"
+            );
+        }
+    }
+}
