@@ -205,7 +205,7 @@ impl Observer {
         self.last = Some(look);
     }
 
-    /// The mode that would be set; `None` if the model's predictions are not used.
+    /// The mode that would be set; `None` before the board was measured, and if the model's predictions are not used.
     fn choose(
         &self,
         look: &Look,
@@ -217,15 +217,9 @@ impl Observer {
         if choices.distrust.is_some() {
             return None;
         }
-        let ratio = self.ratio.get();
-        let allowed = f64::from(look.allowed.0);
-        let allowed = match near.zip(ratio) {
-            // The guard band is for what is not measured.
-            Some((near, ratio)) => {
-                allowed * f64::from(near.guarded.0) / (f64::from(near.power.0.max(1)) * ratio)
-            }
-            None => allowed,
-        };
+        let ratio = self.ratio.get()?;
+        // A measured unit of the board is no guess any more. The band of the mode itself stays: nobody has measured it.
+        let allowed = f64::from(look.allowed.0) * f64::from(choices.unit.margin()) / ratio;
         let chosen = aim::choice(&choices.front, aim, Milliwatts(allowed as u32)).ok();
         let chosen =
             chosen.filter(|choice| choice.mode != ModeId::LEAST || board.reaches(&choices.least()));
@@ -241,7 +235,7 @@ impl Observer {
         let near = near.filter(|near| near.distance <= FAR && time.0 > 0);
         Some(Would {
             mode,
-            power: Milliwatts((f64::from(power.0) * ratio.unwrap_or(1.0)) as u32),
+            power: Milliwatts((f64::from(power.0) * ratio) as u32),
             speed: near.map(|near| f64::from(near.time.0) / f64::from(time.0)),
             is_over,
         })
@@ -294,8 +288,7 @@ impl Observer {
             self.told
                 .is_none_or(|(mode, at)| mode != would.mode && !is_recent(at))
         };
-        let would = self.would.filter(|_| look.measured.is_some());
-        if let Some(would) = would.filter(is_new) {
+        if let Some(would) = self.would.filter(is_new) {
             self.told = Some((would.mode, look.now));
             emit(Event::WouldSet(Choice {
                 would,

@@ -171,7 +171,7 @@ pub struct Observed {
     pub speed_over_pct: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_within_pct: Option<u32>,
-    /// The mode that would be set now; absent if the model's predictions are not used.
+    /// The mode that would be set now; absent before the board was measured, and if the model's predictions are not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_set: Option<WouldSet>,
 }

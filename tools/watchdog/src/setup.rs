@@ -187,8 +187,6 @@ pub struct Near {
     pub distance: f64,
     pub time: Microseconds,
     pub power: Milliwatts,
-    /// The power with its guard band.
-    pub guarded: Milliwatts,
 }
 
 impl Choices {
@@ -506,13 +504,11 @@ impl Choices {
             }
         });
         let (distance, prediction) = nearest.filter(|_| self.distrust.is_none())?;
-        let margins = model.margins(self.confidence).ok()?;
         let effect = &self.unit.effect;
         Some(Near {
             distance,
             time: effect.time(model.time(prediction)),
             power: effect.power(model.power(prediction)?),
-            guarded: effect.guarded_power(model.guarded_power(prediction, &margins)?),
         })
     }
 

@@ -290,6 +290,7 @@ fn each_minute_is_a_row_and_the_log_says_what_would_be_gained() {
         assert!(would.power <= Milliwatts(14_000), "{row:?}");
         assert!(row.mode.is_some_and(|mode| mode != would.mode), "{row:?}");
     }
+    println!("{}", rig.log.join("\n"));
     let says = |text: &str| rig.log.iter().filter(|line| line.starts_with(text)).count();
     assert!((1..=3).contains(&says("would set ")), "{:?}", rig.log);
     // After one minute and after three.

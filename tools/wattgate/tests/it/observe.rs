@@ -16,13 +16,12 @@ use crate::living::{Living, STEPS, run, workload};
 #[test]
 fn run_with_observe_sets_nothing_and_says_what_it_would_set() {
     let living = Living::loaded();
-    living.order("nvpmodel 0");
     living.order("jetson-clocks");
     let before = living.settings();
     let observe = |options: &[&str], script: &str| {
         let mut command = living.command("run");
         command
-            .args(["--observe", "--limit", "20W", "--model"])
+            .args(["--observe", "--limit", "14W", "--model"])
             .arg(model());
         workload(command.args(options), script);
         run(&mut command)
@@ -35,7 +34,7 @@ fn run_with_observe_sets_nothing_and_says_what_it_would_set() {
     );
     assert!(errors.contains("would set "), "{errors}");
     assert!(
-        told.contains("not held, only observed: 20 W for "),
+        told.contains("not held, only observed: 14 W for "),
         "{told}"
     );
     assert!(told.contains("\nobserved 1"), "{told}");
