@@ -40,6 +40,16 @@ impl Current {
             emc,
         })
     }
+
+    /// The mode of the cores and clocks that are shown. A clock that is not is that of another mode.
+    pub fn or(&self, other: PowerMode) -> PowerMode {
+        PowerMode {
+            cores: self.cores,
+            cpu: self.cpu.unwrap_or(other.cpu),
+            gpu: self.gpu.unwrap_or(other.gpu),
+            emc: self.emc.unwrap_or(other.emc),
+        }
+    }
 }
 
 impl Display for Current {

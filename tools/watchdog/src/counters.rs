@@ -11,7 +11,7 @@ pub struct Counters {
 impl Counters {
     /// Counts an event if it is an error.
     pub fn count(&mut self, event: &Event<'_>) {
-        if let Event::NoSample(_) = event {
+        if let Event::NoSample(_) | Event::NoReading(_) = event {
             self.sensor_errors = self.sensor_errors.saturating_add(1);
         }
     }

@@ -29,6 +29,8 @@ const TEXT: usize = 64;
 pub struct InTime {
     /// Without it, sensors are read without a deadline.
     desk: Option<Arc<Desk>>,
+    /// Whether every write is refused.
+    is_read_only: bool,
 }
 
 /// Where the two threads meet.
@@ -76,7 +78,17 @@ impl InTime {
     /// Files without a deadline, for commands that run once: the same type as that of the daemon, so
     /// that the code of the board exists once.
     pub const fn plain() -> Self {
-        Self { desk: None }
+        Self {
+            desk: None,
+            is_read_only: false,
+        }
+    }
+
+    /// Refuses every write from now on: for a daemon that only observes, should it try one.
+    pub fn read_only(self) -> Self {
+        let mut files = self;
+        files.is_read_only = true;
+        files
     }
 
     /// Starts the thread.
@@ -90,7 +102,10 @@ impl InTime {
             .name("sensors".to_owned())
             .stack_size(64 << 10)
             .spawn(move || its.answer())?;
-        Ok(Self { desk: Some(desk) })
+        Ok(Self {
+            desk: Some(desk),
+            is_read_only: false,
+        })
     }
 }
 
@@ -200,6 +215,9 @@ impl Files for InTime {
     }
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        if self.is_read_only {
+            return Err(ErrorKind::ReadOnlyFilesystem.into());
+        }
         Disk.write(path, text)
     }
 
@@ -280,6 +298,17 @@ mod tests {
             found = files.read(&works, &mut [0; 64]).map(str::to_owned);
         }
         assert_eq!(found.expect("read"), "5000\n");
+    }
+
+    #[test]
+    fn files_that_are_read_only_refuse_every_write() {
+        let (folder, files) = (folder(), InTime::new().expect("a thread"));
+        let path = folder.path().join("max_freq");
+        fs::write(&path, "1\n").expect("written");
+        let mut files = files.read_only();
+        let error = files.write(&path, "2\n").expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+        assert_eq!(files.read(&path, &mut [0; 64]).expect("read"), "1\n");
     }
 
     #[test]

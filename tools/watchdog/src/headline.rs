@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use wattgate_runtime::Milliwatts;
 
 use crate::quantity::{Span, Thousandths, Watts};
-use crate::report::{OVER_LIMIT, Report, Source, YIELDED};
+use crate::report::{NOT_HOLDING, OBSERVING, OVER_LIMIT, Report, Source, YIELDED};
 
 /// A sentence, and one more line for each thing that a user should know.
 pub struct Headline<'a>(pub &'a Report);
@@ -20,6 +20,13 @@ impl Display for Headline<'_> {
                 format!("{} W now", tenths(mw))
             });
         match report.state.as_ref() {
+            OBSERVING => {
+                writeln!(f, "{NOT_HOLDING}")?;
+                writeln!(f, "{now}, and the limit would be {limit}")?;
+                if let Some(observed) = &report.observed {
+                    writeln!(f, "observed {observed}")?;
+                }
+            }
             YIELDED => writeln!(
                 f,
                 "NOT HOLDING {limit}: a client has the board, such as `wattgate profile`; the daemon holds again when that ends"
@@ -201,11 +208,25 @@ mod tests {
             assert_eq!(found.lines().count(), 1, "{found}");
         }
         // No state is left out: another one reads as if the limit held.
-        let others = state_names().filter(|name| states.iter().all(|(known, _)| known != name));
+        let others = state_names()
+            .filter(|name| *name != OBSERVING && states.iter().all(|(known, _)| known != name));
         let others: Vec<&str> = others.collect();
         assert_eq!(
             others,
             ["settling", "tracking", "stepping_down", "probing_up"]
+        );
+    }
+
+    #[test]
+    fn a_daemon_that_only_observes_says_so_first() {
+        let report = Report {
+            state: OBSERVING.into(),
+            ..calm()
+        };
+        let found = Headline(&report).to_string();
+        assert!(
+            found.starts_with("NOT HOLDING: the daemon only observes"),
+            "{found}"
         );
     }
 

@@ -11,6 +11,7 @@
 //! | from config and model to the front of modes | [`setup`], [`compatibility`] |
 //! | what is known without a model | [`generic`], [`thinning`], [`distrust`] |
 //! | one control cycle; sensors that do not answer | [`control`], [`deadline`] |
+//! | what a daemon that writes nothing would set; its record | [`observer`], [`record`] |
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`headline`], [`counters`], [`serve`] |
 //! | which limit holds, and who set it; saved | [`limits`], [`saver`] |
@@ -44,7 +45,9 @@ pub mod lesson;
 pub mod limits;
 pub mod lock;
 pub mod log;
+pub mod observer;
 pub mod quantity;
+pub mod record;
 pub mod replace;
 pub mod report;
 pub mod saved_state;

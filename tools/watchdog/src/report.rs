@@ -14,6 +14,9 @@ use crate::quantity::{Span, Thousandths};
 /// The daemon's status in whole numbers. A value that is unknown or not set is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
+    /// Whether the daemon sets modes for its limit. False while it only observes, and while a client has the board.
+    #[serde(default = "always")]
+    pub holding: bool,
     /// One of [`state_names`].
     pub state: Cow<'static, str>,
     /// Online cores and clocks as the board showed them last; a clock that it does not show is the one that the
@@ -97,6 +100,9 @@ pub struct Report {
     /// Whether the model was made of this unit of the board, and what it costs if not.
     #[serde(default)]
     pub unit: String,
+    /// What a daemon that writes nothing has observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
     /// What is minimised below the limit, and the deadline; absent for the fastest mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aim: Option<String>,
@@ -148,6 +154,75 @@ pub struct Report {
     /// The last violations, the newest first; at most eight.
     #[serde(default)]
     pub last_violations: Vec<ReportedViolation>,
+}
+
+/// Daemons before the key held their limit whenever they did not tell `yielded`.
+fn always() -> bool {
+    true
+}
+
+/// What a daemon that writes nothing has observed since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    pub for_ms: u64,
+    /// Highest mean power over 430 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest_mw: Option<u32>,
+    /// The speed in the modes that would have been set, in percent of the board's: while the power was over
+    /// `allowed_mw`, and else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_over_pct: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_within_pct: Option<u32>,
+    /// The mode that would be set now; absent before the board was measured, and if the model's predictions are not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_set: Option<WouldSet>,
+}
+
+/// A mode that would be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WouldSet {
+    pub cores: u32,
+    pub cpu_khz: u32,
+    pub gpu_khz: u32,
+    pub emc_khz: u32,
+    /// Its expected power.
+    pub power_mw: u32,
+    /// Its expected speed in percent of that in the present mode; absent if the model does not know that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_pct: Option<u32>,
+}
+
+/// As `3600 s, at most 27.1 W; would set 8 cores, …, 18.2 W, 81 % of the present speed; held, 81 % of the speed while over,
+/// 112 % else`.
+impl Display for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let watts = |mw: u32| Milli {
+            value: u64::from(mw),
+            unit: "W",
+        };
+        write!(f, "{} s", self.for_ms / 1_000)?;
+        if let Some(highest) = self.highest_mw {
+            write!(f, ", at most {}", watts(highest))?;
+        }
+        if let Some(would) = self.would_set {
+            let knobs = [would.cores, would.cpu_khz, would.gpu_khz, would.emc_khz];
+            let mode = PowerMode::from_knobs(knobs);
+            write!(f, "; would set {mode}, {}", watts(would.power_mw))?;
+            if let Some(speed) = would.speed_pct {
+                write!(f, ", {speed} % of the present speed")?;
+            }
+        }
+        match (self.speed_over_pct, self.speed_within_pct) {
+            (None, None) => Ok(()),
+            (Some(over), None) => write!(f, "; held, {over} % of the speed while over"),
+            (None, Some(within)) => write!(f, "; held, {within} % of the speed"),
+            (Some(over), Some(within)) => write!(
+                f,
+                "; held, {over} % of the speed while over, {within} % else"
+            ),
+        }
+    }
 }
 
 /// Time in µs and energy in µJ of a step.
@@ -217,6 +292,9 @@ pub struct ReportedViolation {
 /// The name of the state in which a client has the board.
 pub const YIELDED: &str = "yielded";
 
+/// The name of the state in which the daemon writes nothing, as its config says.
+pub const OBSERVING: &str = "observing";
+
 /// The name of the state in which even the least mode is over the limit.
 pub const OVER_LIMIT: &str = "over_limit";
 
@@ -225,8 +303,12 @@ pub fn state_names() -> impl Iterator<Item = &'static str> {
     STATES
         .into_iter()
         .map(state_name)
-        .chain([YIELDED, OVER_LIMIT])
+        .chain([YIELDED, OVER_LIMIT, OBSERVING])
 }
+
+/// The first line about a daemon that only observes.
+pub const NOT_HOLDING: &str = "NOT HOLDING: the daemon only observes, as its config says; take `observe = true` out, and \
+                               type `systemctl restart wattgated`";
 
 /// All states of the governor.
 pub const STATES: [State; 8] = [
@@ -261,6 +343,9 @@ impl Display for Report {
         let watts = |mw: u32| milli(u64::from(mw), "W");
         let megahertz = |khz: u32| milli(u64::from(khz), "MHz");
         let time = |ms: u64| Span(Milliseconds(ms));
+        if self.state == OBSERVING {
+            writeln!(f, "{NOT_HOLDING}")?;
+        }
         writeln!(f, "state {}", self.state)?;
         writeln!(f, "cores {}", self.cores)?;
         writeln!(f, "cpu {}", megahertz(self.cpu_khz))?;
@@ -316,6 +401,7 @@ impl Display for Report {
         if !self.unit.is_empty() {
             writeln!(f, "unit {}", self.unit)?;
         }
+        known(f, "observed", self.observed)?;
         known(f, "aim", self.aim.as_ref())?;
         known(f, "unmet", self.unmet.as_ref())?;
         known(f, "steps", self.steps)?;
@@ -444,6 +530,7 @@ pub mod tests {
 
     pub fn sample() -> Report {
         Report {
+            holding: true,
             state: "tracking".into(),
             cores: 8,
             cpu_khz: 1_728_000,
@@ -487,6 +574,7 @@ pub mod tests {
             least_mw: 6_100,
             model: Some("model.wgt".to_owned()),
             unit: "8ff8117c, profiled for the model".to_owned(),
+            observed: None,
             aim: None,
             unmet: None,
             steps: None,
@@ -608,6 +696,8 @@ pub mod tests {
             let unit = units.into_iter().find_map(|unit| key.strip_suffix(unit));
             unit.unwrap_or(key)
         });
+        // A sentence of its own says that no limit is held.
+        let keys = keys.filter(|key| *key != "holding");
         let lines = text.lines().filter(|line| !line.starts_with(' '));
         let lines = lines.filter_map(|line| line.split(' ').next());
         assert!(lines.eq(keys), "{object}");

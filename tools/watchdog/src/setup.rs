@@ -190,6 +190,15 @@ pub struct Choices {
     idle: Option<Idle>,
 }
 
+/// The predictions for the supported mode next to a mode of the board.
+#[derive(Clone, Copy, Debug)]
+pub struct Near {
+    /// The sum of the logarithms of the quotients of both modes' knobs; 0 for the mode itself.
+    pub distance: f64,
+    pub time: Microseconds,
+    pub power: Milliwatts,
+}
+
 impl Choices {
     /// Reads the config's model, if it names one, and selects the front from the modes that the board supports, for the unit with this id.
     pub fn read(config: &Config, board: &Board, unit: Option<UnitId>) -> Result<Self, SetupError> {
@@ -572,6 +581,11 @@ impl Choices {
     /// The predicted power of a mode of the board, or of the supported mode next to it; `None` if the predictions are
     /// not used.
     pub fn predicted(&self, mode: &PowerMode) -> Option<Milliwatts> {
+        Some(self.near(mode)?.power)
+    }
+
+    /// The predictions for a mode of the board, or for the supported mode next to it; `None` if they are not used.
+    pub fn near(&self, mode: &PowerMode) -> Option<Near> {
         let model = self.predicting()?;
         let distance = |other: PowerMode| -> f64 {
             let pairs = mode.knobs().into_iter().zip(other.knobs());
@@ -593,8 +607,13 @@ impl Choices {
                 nearest = Some((distance, prediction));
             }
         });
-        let (_, prediction) = nearest?;
-        Some(self.unit.effect.power(model.power(prediction)?))
+        let (distance, prediction) = nearest?;
+        let effect = &self.unit.effect;
+        Some(Near {
+            distance,
+            time: effect.time(model.time(prediction)),
+            power: effect.power(model.power(prediction)?),
+        })
     }
 
     /// How much slower the choice under a limit is than on a unit of the model, as a part of the speed.

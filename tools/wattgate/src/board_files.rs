@@ -17,12 +17,22 @@ const FOLLOW_TIME: Duration = Duration::from_millis(20);
 pub struct BoardFiles {
     speed: f64,
     loan: Option<Loan>,
+    is_read_only: bool,
 }
 
 impl BoardFiles {
     /// The files of a board; `speed` is its time per real time, 1 for a real one.
     pub fn new(speed: f64) -> Self {
-        Self { speed, loan: None }
+        Self {
+            speed,
+            loan: None,
+            is_read_only: false,
+        }
+    }
+
+    /// Refuses every write from now on.
+    pub fn refuse_writes(&mut self) {
+        self.is_read_only = true;
     }
 
     /// Refuses writes once this loan has ended; `None` for a board of our own.
@@ -47,6 +57,9 @@ impl Files for BoardFiles {
     }
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        if self.is_read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         if self.is_lost() {
             return Err(io::Error::other("the daemon has the board"));
         }

@@ -146,8 +146,9 @@ class Report:
 
     #: ``booting``, ``settling``, ``tracking``, ``stepping_down``, ``probing_up``,
     #: ``safe_no_sensor``, ``safe_cannot_hold``, ``safe_nothing_applies``, ``over_limit`` while
-    #: the power is over the limit and nothing lower can be set, or ``yielded`` while another
-    #: client has the board and nothing else holds the limit.
+    #: the power is over the limit and nothing lower can be set, ``yielded`` while another
+    #: client has the board and nothing else holds the limit, or ``observing`` for a daemon that
+    #: writes nothing to the board, so that no limit holds.
     state: str
     #: The mode: online cores and clocks.
     cores: int
@@ -182,6 +183,8 @@ class Report:
     failed_changes: int
     #: Measured power in the present mode, as the mean over 430 ms.
     measured_mw: Optional[int] = None
+    #: Whether the daemon sets modes for its limit.
+    holding: bool = True
     average_mw: Optional[int] = None
     average_window_ms: Optional[int] = None
     #: The client that set the limit in force.

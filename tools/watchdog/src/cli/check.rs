@@ -40,6 +40,7 @@ Keys of the object:
   limit_mw      limit at this time of day
   limit_ma      limit of the current at the module's input
   max_limit_mw  highest limit that the config or a client may set
+  observe       whether the daemon writes nothing, so that no limit holds
   backstop_mw   power above which the board's over-current protection acts
   average       power_mw, window_ms
   schedule      list of at, limit_mw
@@ -133,6 +134,9 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
     };
     let limit = setup.config.limit;
     line("limit", &Watts(limit.power));
+    if setup.config.observe {
+        line("observe", &"nothing is set, so no limit holds");
+    }
     if let Some(current) = setup.config.current {
         line("current", &format_args!("{current} at the input"));
     }
@@ -265,6 +269,7 @@ fn json(setup: &Setup) -> Value {
         "limit_mw": limit.power.0,
         "limit_ma": config.current.map(|it| it.0),
         "max_limit_mw": config.max_limit.map(|it| it.0),
+        "observe": config.observe,
         "backstop_mw": config.backstop.map(|margin| {
             limit.power.0.saturating_add(margin.for_limit(limit.power).0)
         }),

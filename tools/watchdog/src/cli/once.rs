@@ -20,7 +20,7 @@ use super::check::over_limit;
 use super::kept::Kept;
 use super::{Failure, check_writable, parse};
 use crate::clock::{Clock, System};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::control::{Control, Priority};
 use crate::deadline::InTime;
 use crate::distrust::Distrust;
@@ -41,6 +41,7 @@ model it sets that mode, too, from which the daemon climbs.
 --safe sets that mode in any case: it needs no power sensor, no model, no lock, and of the config only `cores`,
 if it can be read. A knob that does not obey is named, all others are set, and the exit code is 6. `wattgated
 restore` restores the settings from before.
+With `observe` in the config it sets nothing, with --safe neither, and exits with code 0.
 
 Options:
   --config FILE  The config [/etc/wattgated.toml]; see wattgated.toml(5)
@@ -81,6 +82,14 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     })?;
     if is_safe && is_measuring {
         return Err(Failure::Exclusive("--measure", "--safe"));
+    }
+    if config::observes(&place.config) {
+        let path = place.config.display();
+        log(
+            Priority::Notice,
+            format_args!("nothing is set: {path} has observe = true, so the board stays as it is"),
+        );
+        return Ok(());
     }
     if is_safe {
         place.check_machine()?;

@@ -37,6 +37,7 @@ use crate::limits::{self, Lowerings};
 use crate::lock::{Lock, directory, root_directory};
 use crate::log::log;
 use crate::quantity::Watts;
+use crate::record;
 use crate::saver::Saver;
 use crate::sd_notify::SdNotify;
 use crate::serve::socket::Socket;
@@ -51,6 +52,7 @@ Usage: wattgated run [--config FILE] [--root DIR]
 No end of the daemon raises the power: a stop leaves a mode in which the highest load that was seen fits the
 limit. `wattgated restore` gives the board its settings from before the start. While a power sensor or a clock
 that it needs is missing, the daemon holds the mode of fewest cores and lowest clocks, and looks for it.
+With `observe` in the config it writes nothing to the board, and says what it would set.
 
 On SIGHUP the daemon reads limit, max_limit, schedule, average, budget, objective and deadline from the config again.
 What clients have lowered or leased stays. Clients, such as `wattgated set-limit`, connect to /run/wattgated/socket, and root to
@@ -105,13 +107,23 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let group = config.group.as_deref().map(group::id).transpose()?;
     let _lock = Lock::take(&place.root)?;
     let is_stopped = || signals.stop.load(Ordering::Relaxed);
-    let Some((mut setup, kept)) = waiting::setup(&place, group, &notify, is_stopped)? else {
+    let observes = config.observe;
+    let waited = waiting::setup(&place, observes, group, &notify, is_stopped)?;
+    let Some((mut setup, kept)) = waited else {
         return Ok(());
     };
+    if observes {
+        log(
+            Priority::Notice,
+            "NOT HOLDING: observe = true, so nothing is written to the board, and no limit holds",
+        );
+    }
     if let Err(why) = setup.learn_from(&place.root, System.utc()) {
         log(Priority::Notice, why);
     }
-    check_writable(&setup.board)?;
+    if !observes {
+        check_writable(&setup.board)?;
+    }
     for missing in setup.board.missing() {
         log(Priority::Notice, format_args!("missing: {missing}"));
     }
@@ -141,11 +153,11 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         ),
     );
     let config = &setup.config;
-    let hardware = config.hardware_watchdog.as_deref();
+    let hardware = config.hardware_watchdog.as_deref().filter(|_| !observes);
     let hardware = match hardware.map(|path| arm(path, &place.root)).transpose() {
         Ok(hardware) => hardware,
         Err(error) => {
-            kept.withdraw()?;
+            kept.map(Kept::withdraw).transpose()?;
             return Err(error.into());
         }
     };
@@ -170,7 +182,11 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         format_args!("root's commands are not served, as their socket cannot be opened"),
     );
     let services = Services::new(root, clients);
-    let (lowerings, read) = Lowerings::read(&limits::files(&place.root));
+    // What clients have lowered stays saved while the daemon only observes, and counts for nothing.
+    let (lowerings, read) = match observes {
+        true => (Lowerings::default(), Ok(())),
+        false => Lowerings::read(&limits::files(&place.root)),
+    };
     if let Err(why) = read {
         log(Priority::Error, &why);
     }
@@ -178,10 +194,15 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     // A call of a process that was killed.
     let _ = fs::remove_file(&call);
     let saver = Saver::new(limits::files(&place.root)).map_err(Failure::Thread)?;
-    let files = InTime::new().map_err(Failure::Thread)?;
+    let mut files = InTime::new().map_err(Failure::Thread)?;
+    if observes {
+        files = files.read_only();
+    }
     lock_memory();
     let mut daemon = Daemon::new(setup, files, System.utc(), lowerings);
-    daemon.keep_own(kept.saved());
+    if let Some(kept) = &kept {
+        daemon.keep_own(kept.saved());
+    }
     let mut process = Process {
         daemon,
         kept,
@@ -192,6 +213,8 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         saver,
         given: (0, System.now()),
         lessons: Lessons::new(&place.root),
+        record: record::file(&place.root),
+        has_recorded: true,
         has_called: false,
         tried: None,
         call,
@@ -208,14 +231,22 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     process.notify.send(format_args!("STOPPING=1"));
     process.lessons.end(&process.daemon);
     let (_, changes) = process.daemon.lowerings();
-    let ended = rest(process.daemon);
+    let ended = match observes {
+        true => {
+            log(Priority::Info, "stopped; nothing was written to the board");
+            Ok(())
+        }
+        false => rest(process.daemon),
+    };
     if process.saver.end() != changes {
         log(
             Priority::Error,
             "the limits of clients are not saved on the disk: a reboot loses them",
         );
     }
-    process.kept.leave();
+    if let Some(kept) = process.kept {
+        kept.leave();
+    }
     if let Some(textfile) = process.textfile {
         textfile.remove();
     }
@@ -314,7 +345,8 @@ fn metrics(at: Option<&Metrics>, root: &Path) -> Option<Textfile> {
 
 struct Process {
     daemon: Daemon<InTime>,
-    kept: Kept,
+    /// `None` if the daemon only observes.
+    kept: Option<Kept>,
     signals: Signals,
     notify: SdNotify,
     services: Services,
@@ -323,6 +355,9 @@ struct Process {
     /// The change of the lowerings that was last given to be saved, and when.
     given: (u64, Milliseconds),
     lessons: Lessons,
+    /// The file of what was observed, and whether it could be written.
+    record: PathBuf,
+    has_recorded: bool,
     /// The file that calls for root, and whether it is there.
     call: PathBuf,
     has_called: bool,
@@ -435,11 +470,30 @@ impl Process {
             self.save_lowerings();
             self.lessons.save(&self.daemon);
             self.call_root();
+            self.record();
             // A late glance at the mode does less harm than a late step.
             let due = self.daemon.due().unwrap_or(next);
             self.write_files(due);
             self.find_clocks(place, due);
             self.serve(next);
+        }
+    }
+
+    /// Appends what was observed in the last minute to its file.
+    fn record(&mut self) {
+        let Some(row) = self.daemon.take_row() else {
+            return;
+        };
+        let written = record::append(&self.record, &row, System.utc());
+        let had_recorded = std::mem::replace(&mut self.has_recorded, written.is_ok());
+        if let Err(why) = written
+            && had_recorded
+        {
+            let path = self.record.display();
+            log(
+                Priority::Warning,
+                format_args!("{path}: what was observed is not recorded: {why}"),
+            );
         }
     }
 
@@ -510,6 +564,12 @@ impl Process {
         }
         let (status, mode) = self.daemon.status();
         let (allowed, measured) = (Watts(status.allowed), Measured(status));
+        if self.daemon.observes() {
+            self.notify.send(format_args!(
+                "WATCHDOG=1\nSTATUS=NOT HOLDING: only observes; {measured} of {allowed}"
+            ));
+            return;
+        }
         if self.daemon.is_yielded() {
             self.notify.send(format_args!(
                 "WATCHDOG=1\nSTATUS=yielded to a client; {measured} of {allowed}"
@@ -582,7 +642,9 @@ impl Process {
         if next.since(now) < MIN_TIME_FOR_FILE {
             return;
         }
-        self.kept.retry(now);
+        if let Some(kept) = &mut self.kept {
+            kept.retry(now);
+        }
         let textfile = self.textfile.as_mut();
         if let Some(Err(error)) = textfile.map(|it| it.turn(&self.daemon, now)) {
             log(Priority::Warning, &error);
@@ -605,7 +667,9 @@ impl Process {
             return;
         }
         if let Some(board) = Board::discover(&files, &place.root).ok().filter(has_more) {
-            self.kept.complete(&board);
+            if let Some(kept) = &mut self.kept {
+                kept.complete(&board);
+            }
             self.daemon.take_board(board);
             log(Priority::Notice, "a clock that was missing has come");
         }

@@ -20,9 +20,10 @@ Options:
 Example:
   wattgated status
 
-Prints whether the limit holds, and what is wrong. The keys of the JSON object: state, cores, cpu_khz,
-gpu_khz, emc_khz (as the board shows them), measured_mw (absent before the first measurement), predicted_mw, faster_mw (the
-most that the next faster mode would draw, as far as is known), allowed_mw,
+Prints whether the limit holds, and what is wrong. The keys of the JSON object: holding (whether the daemon sets modes for
+its limit: not while it observes or a client has the board), state, cores, cpu_khz, gpu_khz, emc_khz (as the board shows
+them), measured_mw (absent before the first measurement), predicted_mw, faster_mw (the most that the next faster mode
+would draw, as far as is known), allowed_mw,
 ratio_ppm (measured / predicted), limit_mw, limit_from (config, schedule, max_limit, socket or lease),
 limit_by (the client that set it: owner, pid, program), limit_for_ms (remaining time of a limit that
 ends), max_limit_mw (the highest limit that a client may lease), over_for_ms (for how long the power
@@ -32,7 +33,9 @@ without an average), throttled (cooling, firmware), temperature_mc, input_mv, in
 that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
 boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the
 least predicted power of all modes), model, unit (whether the model was made of this unit of the board, or what was
-learned of it, and what that costs in a mode without measurement). aim (what is minimised below the limit, and the
+learned of it, and what that costs in a mode without measurement). observed (of a daemon that only observes: for_ms,
+highest_mw, speed_over_pct and speed_within_pct, the speed in the modes that it would have set, in percent of the board's, while
+the power was over allowed_mw and else, and would_set, the mode of now, with power_mw and speed_pct). aim (what is minimised below the limit, and the
 deadline), unmet (why that deadline may be missed), steps (done under the aim, or told), remaining_ms (of the time for the
 steps), step and slower_step (us, uj: time and energy of a step in the present mode, and in the next slower one),
 lease_mj (energy since the newest lease began), budget_left_mj. Counters since the daemon's start: violations, changes,

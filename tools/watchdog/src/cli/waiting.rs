@@ -2,7 +2,8 @@
 //!
 //! Drivers appear some time after the daemon may start: those of the INA3221 and of the GPU are modules, and a GPU
 //! has no clock files until it was powered once (`jetson-platform.md`, section 5.2). A sensor may also be lost for
-//! good. Whatever is missing, the board draws the least that it can, and the search goes on for ever.
+//! good. Whatever is missing, the board draws the least that it can, and the search goes on for ever. A daemon that only
+//! observes waits and sets nothing.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -41,6 +42,8 @@ const SIGNAL_TURN: Duration = Duration::from_millis(500);
 
 /// The least mode, while the board cannot be controlled.
 struct Hold {
+    /// Whether the least mode is not set.
+    observes: bool,
     kept: Option<Kept>,
     /// Tells clients what the daemon waits for.
     socket: Option<Socket>,
@@ -49,14 +52,16 @@ struct Hold {
 }
 
 /// Sets up the control of a board. Holds the least mode until that succeeds, and refuses all clients. `None` if
-/// `is_stopped` comes first. Fails where waiting cannot help.
+/// `is_stopped` comes first. Fails where waiting cannot help. Who only observes changes no settings and keeps none.
 pub fn setup(
     place: &BoardArguments,
+    observes: bool,
     group: Option<u32>,
     notify: &SdNotify,
     is_stopped: impl Fn() -> bool,
-) -> Result<Option<(Setup, Kept)>, Failure> {
+) -> Result<Option<(Setup, Option<Kept>)>, Failure> {
     let mut hold = Hold {
+        observes,
         kept: None,
         socket: None,
         told: Default::default(),
@@ -64,16 +69,19 @@ pub fn setup(
     loop {
         let is_booting = is_booting(place);
         let lacks = match place.setup() {
-            Ok(setup) => match setup.board.missing().iter().find(|it| is_late(it)) {
+            Ok(mut setup) => match setup.board.missing().iter().find(|it| is_late(it)) {
                 Some(clock) if is_booting => clock.to_string(),
                 _ => {
                     let kept = match hold.kept {
                         Some(mut kept) => {
                             kept.complete(&setup.board);
-                            kept
+                            Some(kept)
                         }
-                        None => Kept::keep(&setup.board, &place.root)?,
+                        None if observes => None,
+                        None => Some(Kept::keep(&setup.board, &place.root)?),
                     };
+                    // The key needs a restart.
+                    setup.config.observe = observes;
                     return Ok(Some((setup, kept)));
                 }
             },
@@ -101,11 +109,19 @@ pub fn setup(
                 }
                 return Ok(None);
             }
+            let set = match observes {
+                true => "NOT HOLDING: only observes",
+                false => "the least mode is set",
+            };
             notify.send(format_args!(
-                "READY=1\nWATCHDOG=1\nSTATUS=the least mode is set; waiting: {lacks}"
+                "READY=1\nWATCHDOG=1\nSTATUS={set}; waiting: {lacks}"
             ));
             if let Some(socket) = &mut hold.socket {
-                let message = format!("the daemon holds the least mode and waits: {lacks}");
+                let does = match observes {
+                    true => "only observes",
+                    false => "holds the least mode",
+                };
+                let message = format!("the daemon {does} and waits: {lacks}");
                 socket.turn_away(System.now(), &Refused::new("waiting", message));
             }
             thread::sleep(SIGNAL_TURN);
@@ -130,6 +146,9 @@ impl Hold {
     }
 
     fn try_to_set(&mut self, place: &BoardArguments) -> Result<String, Failure> {
+        if self.observes {
+            return Ok("nothing is set, as observe = true".to_owned());
+        }
         let mut files = InTime::plain();
         let mut board = Board::discover_knobs(&files, &place.root).map_err(SetupError::from)?;
         match &mut self.kept {

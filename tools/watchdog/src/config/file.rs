@@ -46,6 +46,7 @@ pub(super) struct File {
     pub group: Option<String>,
     pub metrics: Option<Metrics>,
     pub hardware_watchdog: Option<PathBuf>,
+    pub observe: Option<bool>,
     /// Keys of earlier versions that have no effect.
     pub on_stop: Option<IgnoredAny>,
     pub state_dir: Option<IgnoredAny>,

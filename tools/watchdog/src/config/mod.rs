@@ -153,6 +153,16 @@ fn explained(message: &str, text: &str, start: usize) -> String {
         .unwrap_or(message)
 }
 
+/// Whether a config asks the daemon only to observe. It is read line by line, so that one with a defect counts too: what
+/// the units run after a start that failed must write nothing either. Any value but `false` counts.
+pub fn observes(path: &Path) -> bool {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs.any(|(key, value)| {
+        key.trim().trim_matches('"') == "observe" && !value.trim().starts_with("false")
+    })
+}
+
 /// The text of a config with a limit and perhaps a model, and nothing else.
 pub fn text(model: Option<&Path>, limit: Milliwatts) -> String {
     let model = model.map_or_else(String::new, |model| {
@@ -200,6 +210,8 @@ pub struct Config {
     pub metrics: Option<Metrics>,
     /// Device of the hardware watchdog timer.
     pub hardware_watchdog: Option<PathBuf>,
+    /// Whether the daemon writes nothing to the board, and only says what it would set.
+    pub observe: bool,
     /// What to say of keys of earlier versions that have no effect.
     pub gone: Vec<&'static str>,
 }
@@ -291,6 +303,7 @@ impl Config {
             group: file.group,
             metrics: file.metrics,
             hardware_watchdog: file.hardware_watchdog,
+            observe: file.observe.unwrap_or(false),
             gone,
         };
         config.check_max(path)?;

@@ -88,6 +88,7 @@ fn the_sample_is_valid_and_shows_the_defaults() {
     assert_eq!(off, (None, None, None));
     assert_eq!(config.max_limit, None);
     assert_eq!((config.metrics, config.hardware_watchdog), (None, None));
+    assert!(shown.observe && !config.observe);
 }
 
 /// All keys of a sample config, commented out or not.
@@ -112,6 +113,36 @@ fn the_sample_documents_every_key() {
     assert_eq!(keys(SAMPLE), all);
 }
 
+/// What a unit runs after a start that failed writes nothing, whatever the defect was.
+#[test]
+fn a_config_with_a_defect_may_still_ask_to_observe() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("w.toml");
+    let observes_with = |text: &str| {
+        fs::write(&path, text).expect("written");
+        observes(&path)
+    };
+    for text in [
+        "version = 1\nobserve = true\n",
+        "observe = true # for now\nlimit = 15\n",
+        "observe = \"yes\"\n",
+        "limit = 15W\n observe=true\n",
+        "limit = \"15W\nobserve = maybe\n",
+    ] {
+        assert!(observes_with(text), "{text}");
+    }
+    for text in [
+        "version = 1\nlimit = \"15W\"\n",
+        "observe = false\n",
+        "#observe = true\n",
+        "limit = 15W\nobserve = false\n",
+        "limit = 15W\n#observe = true\n",
+    ] {
+        assert!(!observes_with(text), "{text}");
+    }
+    assert!(!observes(&folder.path().join("absent")));
+}
+
 #[test]
 fn an_unknown_key_is_refused() {
     assert_eq!(
@@ -119,7 +150,7 @@ fn an_unknown_key_is_refused() {
         "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
          `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, \
          `confidence`, `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, \
-         `hardware_watchdog`, `on_stop`, `state_dir`, `sensor_samples`; see wattgated.toml(5)"
+         `hardware_watchdog`, `observe`, `on_stop`, `state_dir`, `sensor_samples`; see wattgated.toml(5)"
     );
     assert_eq!(
         refused("limit = \"15W\"\naverage = { power = \"9W\", window = \"9s\", of = 1 }"),

@@ -10,6 +10,7 @@ use wattgate_runtime::governor::{Cause, State};
 use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode, Status};
 
 use crate::distrust::Distrust;
+use crate::observer;
 use crate::quantity::Watts;
 
 /// An event for the log and the counters.
@@ -40,6 +41,8 @@ pub enum Event<'a> {
     State(Status),
     /// The sensor became unreadable; reported once per outage.
     NoSample(&'a SampleError),
+    /// The same while this program does not control the board.
+    NoReading(&'a SampleError),
     /// The sensor is readable again.
     SampleAgain,
     /// The board was suspended for this time.
@@ -71,6 +74,10 @@ pub enum Event<'a> {
     Throttled(&'static str, RunningClock),
     /// CPUs and GPU run as requested again.
     NotThrottled,
+    /// The mode that would be set, if this program did not only observe.
+    WouldSet(observer::Choice),
+    /// What was observed since the start.
+    Observed(observer::Summary),
 }
 
 /// Priority of a log line, with syslog's numbers.
@@ -111,6 +118,7 @@ impl Event<'_> {
             | Self::Distrusted(_)
             | Self::Capped
             | Self::Throttled(..)
+            | Self::NoReading(_)
             | Self::NotAveraged(_) => Priority::Warning,
             Self::Disturbed { .. }
             | Self::BackstopChanged
@@ -121,6 +129,8 @@ impl Event<'_> {
             | Self::NotThrottled
             | Self::Slept(_)
             | Self::SampleAgain
+            | Self::WouldSet(_)
+            | Self::Observed(_)
             | Self::TimeConstant(_) => Priority::Notice,
             Self::Applied { .. } | Self::State(_) => Priority::Info,
         }
@@ -161,6 +171,7 @@ impl fmt::Display for Event<'_> {
                 f,
                 "the power sensor cannot be read, so the least mode is set until it can: {error}"
             ),
+            Self::NoReading(error) => write!(f, "the power sensor cannot be read: {error}"),
             Self::SampleAgain => write!(f, "the power sensor is readable again"),
             Self::Slept(time) => write!(f, "the board was suspended for {} s", time.0 / 1_000),
             Self::TimeConstant(time) => {
@@ -193,6 +204,8 @@ impl fmt::Display for Event<'_> {
                 clock.delivered, clock.requested
             ),
             Self::NotThrottled => write!(f, "firmware no longer throttles"),
+            Self::WouldSet(choice) => choice.fmt(f),
+            Self::Observed(summary) => summary.fmt(f),
         }
     }
 }

@@ -97,6 +97,8 @@ pub struct Control<F> {
     told: (Option<ModeId>, Vec<State>),
     /// Whether another program has the board: steps read, and write nothing.
     is_yielded: bool,
+    /// Whether steps never write.
+    observes: bool,
     surroundings: Surroundings,
     throttling: Throttling,
     disturbances: Disturbances,
@@ -189,7 +191,9 @@ impl<F: Files> Control<F> {
             too_hot_mc: setup.config.too_hot_mc,
             limit: setup.config.limit,
             input: setup.config.current.map(InputLimit::new),
-            backstop: setup.config.backstop.map(Backstop::new),
+            backstop: (setup.config.backstop)
+                .filter(|_| !setup.config.observe)
+                .map(Backstop::new),
             own: None,
             sensor: Sensor {
                 time_constants: [Chip::L4T.time_constant; MOST_CHIPS],
@@ -208,6 +212,7 @@ impl<F: Files> Control<F> {
             last: None,
             due: None,
             is_yielded: false,
+            observes: setup.config.observe,
             surroundings: Surroundings::default(),
             throttling: Throttling::default(),
             disturbances: Disturbances::default(),
@@ -411,6 +416,16 @@ impl<F: Files> Control<F> {
         self.surroundings.checked = None;
     }
 
+    /// Whether steps read the board and write nothing.
+    fn only_reads(&self) -> bool {
+        self.is_yielded || self.observes
+    }
+
+    /// Load of the GPU in permille; `None` if unknown.
+    pub fn gpu_load(&self) -> Option<u16> {
+        self.board.gpu_load(&self.files)
+    }
+
     /// When the next control cycle is due; `None` if the next call of [`Self::step`] runs one in any case.
     pub fn due(&self) -> Option<Milliseconds> {
         self.due
@@ -443,7 +458,7 @@ impl<F: Files> Control<F> {
         input.too_hot = self.surroundings.too_hot;
         input.throttled =
             self.throttling != Throttling::default() || self.board.is_testing_obedience();
-        if self.is_yielded {
+        if self.only_reads() {
             let before = self.governor.status();
             self.governor.watch(&input);
             self.note(now, passed, sample, &before);
@@ -573,7 +588,12 @@ impl<F: Files> Control<F> {
             .and_then(|sample| sample.total())
             .filter(|_| !is_blind);
         let power = reading.map(|reading| after.measured.unwrap_or(reading));
-        let mode = |id| self.choices.mode(id);
+        // Who only observes answers nothing: the mode of the board stays.
+        let observed = self.current.filter(|_| self.observes);
+        let mode = |id| {
+            let wanted = self.choices.mode(id)?;
+            Some(observed.map_or(wanted, |it| it.or(wanted)))
+        };
         self.violations
             .note([now, passed], power, [before, &after], mode);
     }
@@ -614,7 +634,10 @@ impl<F: Files> Control<F> {
             }
             Err(error) => {
                 if std::mem::replace(&mut self.has_sample, false) {
-                    emit(Event::NoSample(&error));
+                    emit(match self.only_reads() {
+                        true => Event::NoReading(&error),
+                        false => Event::NoSample(&error),
+                    });
                 }
                 self.find_sensors(now);
                 None

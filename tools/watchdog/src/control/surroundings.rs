@@ -95,7 +95,7 @@ impl<F: Files> Control<F> {
     /// Chooses the averaging. Gives the governor the resulting time constants, and the steps and offset
     /// that are known by now.
     fn watch_sensor(&mut self, emit: &mut impl FnMut(Event<'_>)) {
-        if !self.is_yielded {
+        if !self.only_reads() {
             self.choose_averaging(emit);
         }
         let sensor = &mut self.sensor;

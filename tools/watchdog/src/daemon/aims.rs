@@ -18,6 +18,7 @@ impl<F: Files> Daemon<F> {
         wanted: Option<WantedAim>,
         clock: &impl Clock,
     ) -> Result<(), Refused> {
+        self.check_holds()?;
         let wanted = wanted.map(|wanted| wanted.checked()).transpose()?;
         self.now = clock.now();
         let told = self.told().unwrap_or(0);
@@ -127,7 +128,10 @@ impl<F: Files> Daemon<F> {
         report.aim = (wanted != Wanted::FASTEST).then(|| Shown(wanted).to_string());
         report.steps = steps;
         report.remaining_ms = remaining.map(|it| it.0);
-        (report.step, report.slower_step) = (self.workload_step(0), self.workload_step(1));
+        // The governor's mode is not the board's while the daemon observes.
+        if !self.observes() {
+            (report.step, report.slower_step) = (self.workload_step(0), self.workload_step(1));
+        }
         report.budget_left_mj = self.control.budget_left();
         // Since the newest lease began.
         let energy = |before: u64| report.energy_mj.saturating_sub(before);

@@ -27,9 +27,11 @@ use crate::limits::{
     Held, Leased, Lowering, Lowerings, MAX_LOWERINGS, Owner, Setter, held, is_raised, lowered,
 };
 use crate::log::{Lines, Withheld, log};
+use crate::observer::{Look, Observer, Row};
 use crate::quantity::{Thousandths, Watts};
 use crate::report::{
-    Claim, OVER_LIMIT, Report, ReportedKnob, ReportedViolation, Source, YIELDED, state_name,
+    Claim, OBSERVING, OVER_LIMIT, Report, ReportedKnob, ReportedViolation, Source, YIELDED,
+    state_name,
 };
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::serve::rate_limit::Sliding;
@@ -45,6 +47,11 @@ const LATE_BY: Milliseconds = Milliseconds(50);
 
 /// The limit is raised at most this often in a second, whatever clients do. It is lowered at once.
 const MAX_RAISES_PER_SECOND: usize = 4;
+
+/// What a daemon that only observes says to whom wants it to set something.
+const OBSERVES: &str = "the daemon only observes: it writes nothing to the board, and no limit holds; to hold one, take `observe = true` \
+                        out of its config and type `systemctl restart wattgated`; to use the board without the daemon, type \
+                        `systemctl stop wattgated`";
 
 /// Control of a board, its limit and its model.
 #[derive(Debug)]
@@ -68,6 +75,8 @@ pub struct Daemon<F> {
     own_steps: Option<u64>,
     /// The client that has the board.
     yielded: Option<Yielded>,
+    /// What a daemon that writes nothing would set; `None` for one that holds its limit.
+    observer: Option<Observer>,
     /// The limit in force.
     held: Held,
     raises: Sliding<MAX_RAISES_PER_SECOND>,
@@ -142,6 +151,7 @@ impl<F: Files> Daemon<F> {
             aim: setup_aim,
             own_steps: None,
             yielded: None,
+            observer: config.observe.then(|| Observer::new(config.memory)),
             held,
             raises: Sliding::default(),
             lines: Lines::default(),
@@ -193,7 +203,50 @@ impl<F: Files> Daemon<F> {
             self.changes += 1;
         }
         self.remember_distrust();
+        self.observe(emit);
         next
+    }
+
+    /// Looks once a second what would be set, if the daemon only observes.
+    fn observe(&mut self, emit: &mut impl FnMut(Event<'_>)) {
+        let (control, now) = (&self.control, self.now);
+        let Some(observer) = self.observer.as_mut().filter(|it| it.is_due(now)) else {
+            return;
+        };
+        let (status, _) = control.status();
+        let (over, unknown) = control.over_and_unknown();
+        let look = Look {
+            now,
+            current: control.current(),
+            measured: status.measured,
+            allowed: status.allowed,
+            limit: self.held.limit.power,
+            gpu_load: control.gpu_load(),
+            millijoules: status.millijoules,
+            over,
+            unknown,
+            times: control.violation_count(),
+        };
+        observer.look(look, control.choices(), control.board(), &self.aim, emit);
+    }
+
+    /// Whether the daemon writes nothing to the board.
+    pub fn observes(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// What was observed in the minute that has just ended; once.
+    pub fn take_row(&mut self) -> Option<Row> {
+        self.observer.as_mut()?.take_row()
+    }
+
+    /// Refuses what a daemon that only observes cannot do. It does not lend the board either: nobody would set a mode when
+    /// the client ends.
+    pub fn check_holds(&self) -> Result<(), Refused> {
+        match self.observes() {
+            true => Err(Refused::new("observing", OBSERVES)),
+            false => Ok(()),
+        }
     }
 
     /// The governor's status and the mode that it wants.
@@ -260,7 +313,9 @@ impl<F: Files> Daemon<F> {
     /// The report for clients and Prometheus.
     pub fn report(&self) -> Report {
         let (status, mode) = self.control.status();
-        let [cores, cpu_khz, gpu_khz, emc_khz] = self.shown_knobs(mode);
+        // A clock that the board does not show is the one that the governor wants.
+        let shown = self.control.current().map_or(mode, |it| it.or(mode));
+        let [cores, cpu_khz, gpu_khz, emc_khz] = shown.knobs();
         let (over, unknown) = self.control.over_and_unknown();
         let disobedient = self.control.board().disobedient();
         let disobedient = disobedient.map(|it| ReportedKnob {
@@ -293,21 +348,36 @@ impl<F: Files> Daemon<F> {
         let model = self.model.path.as_deref().and_then(Path::file_name);
         let over_since = self.control.over_since();
         let state = match (self.yielded, over_since) {
+            _ if self.observes() => OBSERVING,
             (Some(_), _) => YIELDED,
             (None, Some(_)) => OVER_LIMIT,
             (None, None) => state_name(status.state),
         };
+        let predicted = match &self.observer {
+            Some(observer) => observer.predicted().unwrap_or_default(),
+            None => status.predicted,
+        };
+        let of_prediction =
+            |power: Milliwatts| u64::from(power.0) * 1_000_000 / u64::from(predicted.0.max(1));
+        let ratio_ppm = match self.observes() {
+            true => status
+                .measured
+                .filter(|_| predicted.0 > 0)
+                .map_or(0, of_prediction),
+            false => (u64::from(status.ratio) * 1_000_000) >> 16,
+        };
         let mut report = Report {
+            holding: !self.observes() && self.yielded.is_none(),
             state: state.into(),
             cores,
             cpu_khz,
             gpu_khz,
             emc_khz,
             measured_mw: status.measured.map(|it| it.0),
-            predicted_mw: status.predicted.0,
+            predicted_mw: predicted.0,
             faster_mw: self.control.faster().map(|it| it.0),
             allowed_mw: status.allowed.0,
-            ratio_ppm: (u64::from(status.ratio) * 1_000_000) >> 16,
+            ratio_ppm,
             limit_mw: limit.power.0,
             limit_from: *source,
             limit_by: by.clone(),
@@ -334,6 +404,7 @@ impl<F: Files> Daemon<F> {
             least_mw: self.control.least_power().0,
             model: model.map(|it| it.to_string_lossy().into_owned()),
             unit: self.control.choices().of_unit(status.allowed),
+            observed: self.observer.as_ref().map(Observer::report),
             aim: None,
             unmet: None,
             steps: None,
@@ -355,21 +426,6 @@ impl<F: Files> Daemon<F> {
         };
         self.report_aim(&mut report);
         report
-    }
-
-    /// Cores and clocks as the board showed them last; a clock that the board does not show is the one that
-    /// the governor wants.
-    fn shown_knobs(&self, wanted: PowerMode) -> [u32; 4] {
-        let Some(current) = self.control.current() else {
-            return wanted.knobs();
-        };
-        PowerMode {
-            cores: current.cores,
-            cpu: current.cpu.unwrap_or(wanted.cpu),
-            gpu: current.gpu.unwrap_or(wanted.gpu),
-            emc: current.emc.unwrap_or(wanted.emc),
-        }
-        .knobs()
     }
 
     /// Whether the power is over what root allows, and nothing here lowers it.
@@ -427,6 +483,7 @@ impl<F: Files> Daemon<F> {
         by: Setter,
         clock: &impl Clock,
     ) -> Result<(), Refused> {
+        self.check_holds()?;
         self.expire(clock);
         let Some(wanted) = wanted else {
             self.lift(by.owner, clock);
@@ -533,6 +590,7 @@ impl<F: Files> Daemon<F> {
         by: Setter,
         clock: &impl Clock,
     ) -> Result<(), Refused> {
+        self.check_holds()?;
         self.expire(clock);
         let (wanted, model, aim) = wanted.parts();
         let (limit, time) = wanted.checked()?;
@@ -569,6 +627,7 @@ impl<F: Files> Daemon<F> {
 
     /// Writes nothing to the board until [`Self::end_client`]. Refused while another client has it.
     pub fn yield_to(&mut self, client: ClientId) -> Result<(), Refused> {
+        self.check_holds()?;
         match self.yielded {
             Some(holder) if holder.client != client => {
                 let message = "another client has the board; try again when it has ended";

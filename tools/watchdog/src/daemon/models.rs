@@ -51,6 +51,7 @@ impl<F: Files> Daemon<F> {
         owner: Owner,
         now: Milliseconds,
     ) -> Result<(), Refused> {
+        self.check_holds()?;
         self.check_leases(owner)?;
         self.base = self.load(name, owner, now)?;
         self.choose_model();

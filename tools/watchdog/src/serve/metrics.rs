@@ -67,6 +67,11 @@ impl Page {
             "Memory clock of the present mode.",
             hertz(report.emc_khz),
         )?;
+        self.gauge(
+            "holding",
+            "1 if the daemon sets modes for its limit, 0 while it only observes or a client has the board.",
+            u8::from(report.holding),
+        )?;
         self.head(
             "state",
             "gauge",
@@ -304,6 +309,7 @@ mod tests {
             ("wattgate_delivered_gpu_hertz", 918e6),
             ("wattgate_energy_joules_total", 1_234.567),
             ("wattgate_failed_changes_total", 3.0),
+            ("wattgate_holding", 1.0),
             ("wattgate_input_amperes", 2.851),
             ("wattgate_input_volts", 4.984),
             (
@@ -338,6 +344,7 @@ mod tests {
             ("wattgate_power_predicted_watts", 13.9),
             ("wattgate_sensor_errors_total", 1.0),
             ("wattgate_state{state=\"booting\"}", 0.0),
+            ("wattgate_state{state=\"observing\"}", 0.0),
             ("wattgate_state{state=\"over_limit\"}", 0.0),
             ("wattgate_state{state=\"probing_up\"}", 0.0),
             ("wattgate_state{state=\"safe_cannot_hold\"}", 0.0),

@@ -14,12 +14,12 @@
 //! `error` has one of the names below, for programs, and a message, for people:
 //!
 //! ```json
-//! {"version":1,"ok":{"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","max_limit_mw":30000,"unsaved":false,"least_mw":6100,"model":"model.wgt","unit":"8ff8117c, profiled for the model","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"late_looks":0,"claims":[],"disobedient":[],"last_violations":[]}}
+//! {"version":1,"ok":{"holding":true,"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","max_limit_mw":30000,"unsaved":false,"least_mw":6100,"model":"model.wgt","unit":"8ff8117c, profiled for the model","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"late_looks":0,"claims":[],"disobedient":[],"last_violations":[]}}
 //! {"version":1,"error":{"name":"out_of_range","message":"power_mw is 0, expected 1 to 1000000"}}
 //! ```
 //!
-//! `state` is `booting`, `settling`, `tracking`, `stepping_down`, `probing_up`, `safe_no_sensor`,
-//! `safe_cannot_hold`, `safe_nothing_applies`, `yielded` or `over_limit`: the measured power has been over the limit
+//! `holding` is whether the daemon sets modes for its limit. `state` is `booting`, `settling`, `tracking`, `stepping_down`,
+//! `probing_up`, `safe_no_sensor`, `safe_cannot_hold`, `safe_nothing_applies`, `yielded`, `observing` or `over_limit`: the measured power has been over the limit
 //! for more than a second, and nothing lower can be set. It ends when a higher mode has been within the limit for a second,
 //! or the least one for 10 s; `over_for_ms` is the time since it began. Averages do not count.
 //!
@@ -46,6 +46,14 @@
 //!
 //! The mean over 430 ms was above `allowed_mw` for `over_ms`, and at most `highest_mw`, which is absent
 //! if the daemon answered before the mean was above. It answered `ago_ms` ago with the mode.
+//!
+//! A daemon whose config has `observe = true` writes nothing to the board. Its state is `observing`, and `observed` has what it
+//! would set and what that would be worth. Of the requests below it answers `status` and `subscribe`, and refuses all others that
+//! set something. Its violations name the mode in which the board was, as nothing answered them.
+//!
+//! ```json
+//! {"for_ms":3600000,"highest_mw":27100,"speed_over_pct":81,"speed_within_pct":112,"would_set":{"cores":8,"cpu_khz":1728000,"gpu_khz":612000,"emc_khz":3199000,"power_mw":18200,"speed_pct":84}}
+//! ```
 //!
 //! # Requests
 //!
@@ -166,6 +174,7 @@
 //! | `over_max_limit` | The limit is over the config's `max_limit`, or its highest limit. | stays open |
 //! | `too_many_lowerings` | 16 users have lowered the limit. | stays open |
 //! | `leased` | Another user has a lease, and only root may change the model. | stays open |
+//! | `observing` | The daemon only observes, as its config says: it takes no limit, model or aim, and does not yield the board. | stays open |
 //! | `no_lowering` | The owner has set no limit. | stays open |
 //! | `no_lease` | `steps` needs a lease of this client. | stays open |
 //! | `not_root` | The request is for the socket that is root's alone. | stays open |
@@ -553,7 +562,7 @@ fn in_range(key: &str, value: u64, least: u64, most: u64) -> Result<(), Refused>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Source, state_names};
+    use crate::report::{Observed, Source, state_names};
     use wattgate_runtime::Objective;
 
     /// The example lines of the module's documentation that contain `part`.
@@ -652,6 +661,16 @@ mod tests {
         assert_eq!(answer(Err(refused)), format!("{line}\n").into_bytes());
         assert_eq!(parse_answer("{\"version\":2,\"ok\":1}"), None);
         assert_eq!(parse_answer("{\"version\":1}"), None);
+    }
+
+    #[test]
+    fn the_example_of_what_was_observed_is_one() {
+        let lines = include_str!("protocol.rs").lines();
+        let mut lines = lines.filter_map(|line| line.strip_prefix("//! "));
+        let line = lines.find(|line| line.starts_with("{\"for_ms\":"));
+        let line = line.expect("an example");
+        let observed: Observed = serde_json::from_str(line).expect("observed");
+        assert_eq!(serde_json::to_string(&observed).expect("a text"), line);
     }
 
     #[test]

@@ -387,6 +387,7 @@ impl Client {
             }
             Request::Lift(owner) => {
                 self.check_root("lift")?;
+                daemon.check_holds()?;
                 match daemon.lift(owner, clock) {
                     true => Ok(()),
                     false => {

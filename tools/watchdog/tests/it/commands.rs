@@ -334,7 +334,7 @@ fn bad_configs_are_refused_with_the_reason() {
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
                  `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, `confidence`, \
-                 `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, `hardware_watchdog`, \
+                 `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, `hardware_watchdog`, `observe`, \
                  `on_stop`, `state_dir`, `sensor_samples`; see wattgated.toml(5)"
             ),
         ),

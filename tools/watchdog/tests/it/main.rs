@@ -31,6 +31,7 @@ mod log;
 mod man;
 mod messages;
 mod model_files;
+mod observing;
 mod saved_state;
 mod server;
 mod wattgated;

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::{fs, iter};
 
 use wattgate_board::{DiscoverError, Disobedience, Missing, SampleError, SampleFault};
-use wattgate_runtime::{Milliseconds, Milliwatts};
+use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::control::Event;
 use wattgate_watchdog::distrust::Distrust;
 use wattgate_watchdog::lesson::{NoLesson, Unusable};
 use wattgate_watchdog::lock::LockError;
+use wattgate_watchdog::observer::{self, Would};
 use wattgate_watchdog::setup::SetupError;
 
 use crate::common::weights;
@@ -143,7 +144,49 @@ fn messages_of_states_are_the_golden_ones() {
         rail: "VIN_SYS_5V0".into(),
         fault: SampleFault::Missing,
     };
+    let knobs = [
+        [8, 1_728_000, 918_000, 3_199_000],
+        [6, 1_190_400, 612_000, 2_133_000],
+    ];
+    let [present, mode] = knobs.map(PowerMode::from_knobs);
+    let would = Would {
+        mode,
+        power: Milliwatts(18_200),
+        speed: Some(0.814),
+        is_over: false,
+    };
+    let choice = observer::Choice {
+        would,
+        present: Some(present),
+        measured: Some(Milliwatts(27_100)),
+        allowed: Milliwatts(19_800),
+    };
+    let over = Would {
+        is_over: true,
+        speed: None,
+        ..would
+    };
+    let summary = observer::Summary {
+        time: Milliseconds(3_600_000),
+        over: Milliseconds(312_000),
+        times: 14,
+        highest: Some(Milliwatts(27_100)),
+        allowed: Milliwatts(19_800),
+        over_pct: Some(81),
+        within_pct: Some(112),
+    };
     let events = [
+        Event::NoReading(&sample),
+        Event::WouldSet(choice),
+        Event::WouldSet(observer::Choice {
+            present: Some(mode),
+            ..choice
+        }),
+        Event::WouldSet(observer::Choice {
+            would: over,
+            ..choice
+        }),
+        Event::Observed(summary),
         Event::Distrusted(distrusts[0]),
         Event::Disobeys(&knob),
         Event::Obeys(&knob.path),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | the file: records, limits, errors of defective files | [`mod@format`] |
 //! | taking a probe | [`mod@collect`]; `patterns` has the list of files, `sensors` the power sensors over time |
-//! | what never gets into a probe | `redact` |
+//! | what never gets into a probe | [`redact`] |
 //! | serving a probe: reads, and writes as Linux takes them | [`recorded`] |
 //! | what wattgate finds on a board, as text | [`summary`] |
 //!
@@ -27,7 +27,7 @@ pub mod collect;
 pub mod format;
 mod patterns;
 pub mod recorded;
-mod redact;
+pub mod redact;
 mod sensors;
 pub mod summary;
 mod writes;

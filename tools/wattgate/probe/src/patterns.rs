@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use wattgate_board::{Disk, Files};
 
+use crate::redact;
+
 /// Files by path; `*` stands for any part of a name. At the end it matches files only.
 const FILES: &[&str] = &[
     // Identity (`jetson-platform.md`, section 9). The device tree has the serial number beside them.
@@ -53,6 +55,8 @@ const FILES: &[&str] = &[
     // nvpmodel (sections 3 and 4.1).
     "/etc/nvpmodel.conf",
     "/var/lib/nvpmodel/status",
+    // What a daemon that writes nothing to the board has observed.
+    redact::OBSERVED,
     // The power sensors of JetPack 4 (section 6.1); for those of hwmon see `HWMON`.
     "/sys/bus/i2c/drivers/ina3221x/*/iio:device*/*",
     // Over-current protection and heat (sections 6.4 and 7).

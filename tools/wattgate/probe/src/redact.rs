@@ -1,6 +1,6 @@
 //! What never gets into a probe: serial numbers, host names, addresses and user names.
 //!
-//! Linux and its drivers write nearly all recorded files, and name nobody in them. Three files
+//! Linux and its drivers write nearly all recorded files, and name nobody in them. Four files
 //! can have other texts; only the part that wattgate needs is kept of each. IP and MAC addresses are
 //! removed from the text of every file.
 
@@ -8,6 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 
 /// What stands in place of an address.
 const REMOVED: &str = "REMOVED";
+
+/// What a daemon that writes nothing has observed, minute by minute.
+pub const OBSERVED: &str = "/var/lib/wattgate/observed.csv";
+
+/// The first line of that file.
+pub const OBSERVED_COLUMNS: &str = "time_s,passed_ms,mean_mw,highest_mw,over_ms,unknown_ms,limit_mw,gpu_permille,cores,cpu_khz,gpu_khz,emc_khz,\
+                                    would_cores,would_cpu_khz,would_gpu_khz,would_emc_khz,would_mw";
 
 /// The text of a file as it may be recorded.
 pub fn text(path: &str, text: &str) -> String {
@@ -22,6 +29,7 @@ pub fn text(path: &str, text: &str) -> String {
         }
         "/etc/nv_tegra_release" => text.lines().take(1).map(ended).collect(),
         "/etc/nvpmodel.conf" => uncommented(text),
+        OBSERVED => observed(text),
         _ => text.to_owned(),
     };
     without_addresses(&kept)
@@ -29,6 +37,23 @@ pub fn text(path: &str, text: &str) -> String {
 
 fn ended(line: &str) -> String {
     format!("{line}\n")
+}
+
+/// The rows of numbers, with times since the first one: when somebody worked is nobody's business.
+fn observed(text: &str) -> String {
+    let columns = OBSERVED_COLUMNS.split(',').count();
+    let is_row = |line: &&str| {
+        let is_part = |byte: u8| byte == b',' || byte.is_ascii_digit();
+        line.bytes().all(is_part) && line.split(',').count() == columns
+    };
+    let time = |row: &str| row.split(',').next().and_then(|it| it.parse::<u64>().ok());
+    let rows = text.lines().filter(is_row);
+    let first = rows.clone().find_map(time).unwrap_or(0);
+    let since = |row: &str| match (time(row), row.split_once(',')) {
+        (Some(time), Some((_, rest))) => ended(&format!("{},{rest}", time.saturating_sub(first))),
+        _ => ended(row),
+    };
+    ended(OBSERVED_COLUMNS) + &rows.map(since).collect::<String>()
 }
 
 /// A config without comments, in which anything may stand.
@@ -90,6 +115,21 @@ mod tests {
         let release = "# R36 (release), REVISION: 4.3, GCID: 1\n# built on rover\n";
         let kept = text("/etc/nv_tegra_release", release);
         assert_eq!(kept, "# R36 (release), REVISION: 4.3, GCID: 1\n");
+    }
+
+    #[test]
+    fn of_what_was_observed_numbers_are_kept_and_the_time_of_day_is_not() {
+        let rest = "60000,21000,23500,41000,0,20000,970,8,1728000,918000,3199000,8,1728000,612000,3199000,18200";
+        let blank = ",60000,21000,,0,0,20000,,,,,,,,,,";
+        let file = format!(
+            "{OBSERVED_COLUMNS}\n{blank}\n1800000000,{rest}\nalice,{rest}\n1800000060,{rest}\n1800000120,1\n# rover\n"
+        );
+        let kept = text(OBSERVED, &file);
+        assert_eq!(
+            kept,
+            format!("{OBSERVED_COLUMNS}\n{blank}\n0,{rest}\n60,{rest}\n")
+        );
+        assert_eq!(text(OBSERVED, "alice\n"), format!("{OBSERVED_COLUMNS}\n"));
     }
 
     #[test]

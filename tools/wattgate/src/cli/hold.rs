@@ -91,6 +91,7 @@ fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Config {
         group: None,
         metrics: None,
         hardware_watchdog: None,
+        observe: false,
         gone: Vec::new(),
     }
 }
@@ -105,10 +106,10 @@ pub fn run(
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Held {
     let limit = setup.config.limit.power;
-    let emit = |event: Event<'_>| {
-        if event.priority() <= Priority::Warning {
-            note(format_args!("warning: {event}"));
-        }
+    let emit = |event: Event<'_>| match event {
+        Event::WouldSet(choice) => note(choice),
+        event if event.priority() <= Priority::Warning => note(format_args!("warning: {event}")),
+        _ => {}
     };
     let mut holder = Own {
         daemon: Daemon::new(
@@ -209,7 +210,7 @@ impl Going {
 
 /// What was held, for people and as JSON.
 #[derive(Serialize)]
-struct Summary {
+pub struct Summary {
     limit_mw: u32,
     seconds: f64,
     energy_j: f64,
@@ -225,6 +226,55 @@ struct Summary {
     deadline_met: Option<bool>,
 }
 
+impl Summary {
+    /// What was held under a limit.
+    pub fn new(held: &Held, limit: Milliwatts, deadline: Option<DeadlineEnd>) -> Self {
+        let round = |value: f64| (1e3 * value).round() / 1e3;
+        let exit_code = match held.end {
+            End::Workload(exit) => exit.code(),
+            End::Stopped | End::Time => None,
+        };
+        Self {
+            limit_mw: limit.0,
+            seconds: round(held.seconds),
+            energy_j: round(held.energy_j),
+            mean_w: round(held.mean_w()),
+            highest_w: held.highest.map(|it| f64::from(it.0) / 1e3),
+            over_s: round(held.over_s),
+            unknown_s: round(held.unknown_s),
+            is_held: held.is_held(),
+            steps: held.steps,
+            steps_per_s: held.rate().map(round),
+            exit_code,
+            deadline_met: deadline.and_then(|it| it.is_met()),
+        }
+    }
+
+    /// The figures in words, after what was done under the limit.
+    pub fn told(&self, what: &str) -> String {
+        let rate = self.steps_per_s.map_or_else(
+            || "no steps counted".to_owned(),
+            |rate| format!("{rate:.2} steps/s"),
+        );
+        let highest = self.highest_w.map_or_else(
+            || "no mean over 430 ms".to_owned(),
+            |highest| format!("highest {highest:.2} W over 430 ms"),
+        );
+        let unknown = match self.unknown_s {
+            seconds if seconds > 0.0 => format!(", unknown power for {seconds:.1} s"),
+            _ => String::new(),
+        };
+        format!(
+            "{what} {} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} s{unknown}, {rate}\n",
+            Watts(Milliwatts(self.limit_mw)),
+            self.seconds,
+            self.energy_j,
+            self.mean_w,
+            self.over_s
+        )
+    }
+}
+
 /// Prints what was held, and what became of a deadline. Fails if the limit was not held, or if the workload did.
 pub fn show(
     held: &Held,
@@ -232,25 +282,7 @@ pub fn show(
     deadline: Option<DeadlineEnd>,
     json: bool,
 ) -> Result<(), Failure> {
-    let round = |value: f64| (1e3 * value).round() / 1e3;
-    let exit_code = match held.end {
-        End::Workload(exit) => exit.code(),
-        End::Stopped | End::Time => None,
-    };
-    let summary = Summary {
-        limit_mw: limit.0,
-        seconds: round(held.seconds),
-        energy_j: round(held.energy_j),
-        mean_w: round(held.mean_w()),
-        highest_w: held.highest.map(|it| f64::from(it.0) / 1e3),
-        over_s: round(held.over_s),
-        unknown_s: round(held.unknown_s),
-        is_held: held.is_held(),
-        steps: held.steps,
-        steps_per_s: held.rate().map(round),
-        exit_code,
-        deadline_met: deadline.and_then(|it| it.is_met()),
-    };
+    let summary = Summary::new(held, limit, deadline);
     if json {
         #[derive(Serialize)]
         struct Line {
@@ -259,31 +291,10 @@ pub fn show(
         print_json(&Line { held: summary })?;
         return ended(held);
     }
-    let rate = summary.steps_per_s.map_or_else(
-        || "no steps counted".to_owned(),
-        |rate| format!("{rate:.2} steps/s"),
-    );
-    let held_or_not = match summary.is_held {
+    print(&summary.told(match summary.is_held {
         true => "held",
         false => "not held:",
-    };
-    let highest = summary.highest_w.map_or_else(
-        || "no mean over 430 ms".to_owned(),
-        |highest| format!("highest {highest:.2} W over 430 ms"),
-    );
-    let unknown = match summary.unknown_s {
-        seconds if seconds > 0.0 => format!(", unknown power for {seconds:.1} s"),
-        _ => String::new(),
-    };
-    print(&format!(
-        "{held_or_not} {} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} \
-         s{unknown}, {rate}\n",
-        Watts(limit),
-        summary.seconds,
-        summary.energy_j,
-        summary.mean_w,
-        summary.over_s
-    ))?;
+    }))?;
     if let Some(deadline) = deadline {
         print(&format!("{deadline}\n"))?;
     }
@@ -291,8 +302,15 @@ pub fn show(
 }
 
 fn ended(held: &Held) -> Result<(), Failure> {
+    match held.is_held() {
+        true => of_workload(held),
+        false => Err(Failure::Exceeded),
+    }
+}
+
+/// Fails if the workload did.
+pub fn of_workload(held: &Held) -> Result<(), Failure> {
     match held.end {
-        _ if !held.is_held() => Err(Failure::Exceeded),
         End::Workload(exit) if exit.is_failure() => Err(Failure::Workload(exit)),
         _ => Ok(()),
     }

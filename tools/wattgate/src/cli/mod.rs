@@ -3,6 +3,7 @@
 mod check;
 mod hold;
 mod learn;
+mod observe;
 mod options;
 mod probe;
 mod profile;

@@ -12,6 +12,7 @@ use wattgate_cli::exit::note;
 use wattgate_cli::output::AtomicFile;
 use wattgate_probe::collect::{Progress, collect};
 use wattgate_probe::format::{Content, Fault, Names, Probe};
+use wattgate_probe::redact::OBSERVED;
 use wattgate_probe::summary::Summary;
 use wattgate_watchdog::compatibility;
 
@@ -32,7 +33,8 @@ Options:
 
 The probe has the values and permissions of the files of clocks, power sensors, temperatures and
 nvpmodel, how long reading each takes, the readings of the power sensors 20 times a second, and the
-releases of wattgate, L4T and the kernel. It has no serial number, host name, user name or address.
+releases of wattgate, L4T and the kernel. It also has what `wattgated` with `observe = true` has observed
+minute by minute: powers, the board's modes and those that it would have set. It has no serial number, host name, user name or address.
 Only root may read all of these files.
 
 Keys of the object:
@@ -42,6 +44,7 @@ Keys of the object:
   unreadable  number of files and directories that could not be read
   sensors     number of files of the power sensors
   samples     number of readings of all sensors
+  observed    number of minutes that a daemon has observed
   board       object of `wattgate check --json`; null if the board cannot be used
   error       why the board cannot be used; null if it can
 
@@ -60,6 +63,7 @@ struct Report {
     unreadable: usize,
     sensors: usize,
     samples: usize,
+    observed: usize,
     board: Option<Summary>,
     error: Option<String>,
 }
@@ -109,6 +113,7 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
         unreadable: faults(&probe).count(),
         sensors: probe.sensors.len(),
         samples: probe.samples.len(),
+        observed: observed(&probe),
         board,
         error,
     };
@@ -133,6 +138,7 @@ fn text(report: &Report) -> String {
         unreadable,
         sensors,
         samples,
+        observed,
         board,
         error,
     } = report;
@@ -143,10 +149,23 @@ fn text(report: &Report) -> String {
             format!("wattgate cannot use this board yet: {error}\n")
         }
     };
+    let observed = match observed {
+        0 => String::new(),
+        minutes => format!(", {minutes} minutes that the daemon has observed"),
+    };
     format!(
         "{found}wrote {file}: {bytes} bytes, {files} files of which {unreadable} could not be read, \
-         {samples} readings of {sensors} sensor files\n"
+         {samples} readings of {sensors} sensor files{observed}\n"
     )
+}
+
+/// The number of minutes that a daemon which writes nothing has observed.
+fn observed(probe: &Probe) -> usize {
+    let file = probe.files.iter().find(|file| file.path == OBSERVED);
+    match file.map(|file| &file.content) {
+        Some(Content::Text(text)) => text.lines().skip(1).count(),
+        _ => 0,
+    }
 }
 
 /// Why files and directories could not be read.

@@ -16,7 +16,7 @@ use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 
 use super::options::{Common, help_with, limit, parse, within};
 use super::site::{Site, config, models, models_of_daemon};
-use super::{Failure, hold};
+use super::{Failure, hold, observe};
 use crate::deadline::DeadlineWatch;
 use crate::hold::Held;
 use crate::process::Stop;
@@ -33,6 +33,8 @@ Options:
   --model FILE     The workload's model [NAME.wgt where the daemon looks for models, else that of
                    its config, /etc/wattgated.toml]
   --time S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
+  --observe        Write nothing to the board: say which mode would be set for the limit, and why, and at the
+                   end how often the power was over it. No limit holds
 ";
 
 const NOTES: &str = "\
@@ -53,7 +55,7 @@ pub fn help() -> String {
 /// Runs the command with the arguments that follow its name.
 pub fn run(parser: Parser) -> Result<(), Failure> {
     let (mut power, mut model, mut time) = (None, None, None);
-    let mut aim = Said::default();
+    let (mut aim, mut observes) = (Said::default(), false);
     let common = parse(parser, |option, parser| {
         match option {
             "--limit" => power = Some(limit(parser)?),
@@ -62,6 +64,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
                 let seconds = within(parser, "--time", 1.0..=1e9, "1 … 1000000000 seconds")?;
                 time = Some(Duration::from_secs_f64(seconds));
             }
+            "--observe" => observes = true,
             option => {
                 let name = option.strip_prefix("--").unwrap_or_default();
                 return Ok(options::take(&mut aim, name, parser)?);
@@ -71,6 +74,9 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     })?;
     let limit = power.ok_or(Failure::Missing("--limit, such as --limit 20W"))?;
     let wanted = aim.wanted()?;
+    if observes {
+        return observe::run(&common, limit, model, wanted, time);
+    }
     let mut deadline = DeadlineWatch::from_wanted(wanted);
     let mut going = hold::Going::new();
     let seen = |now: Duration, count: Option<Count>, report: &Report| {
@@ -96,9 +102,7 @@ fn own(
 ) -> Result<Held, Failure> {
     let mut site = Site::open(common)?;
     site.limit = Some(limit);
-    let learned = || learned(common, &models(&common.root, &site.device));
-    let model = model.or_else(learned);
-    let model = model.map_or_else(|| configured(&common.root), |it| Ok(Some(it)));
+    let model = find_model(common, model, Some(&site.device));
     let setup = model.and_then(|it| hold::setup(it.as_deref(), limit, &common.root, &site.files));
     let held = setup.and_then(|setup| {
         site.process.wait_for_all();
@@ -114,6 +118,17 @@ fn own(
         ))
     });
     site.close(held)
+}
+
+/// The model that the user names, or that was learned of the workload on this board, or that of the daemon's config, if there is any.
+pub fn find_model(
+    common: &Common,
+    named: Option<PathBuf>,
+    device: Option<&str>,
+) -> Result<Option<PathBuf>, Failure> {
+    let learned = || learned(common, &models(&common.root, device?));
+    let model = named.or_else(learned);
+    model.map_or_else(|| configured(&common.root), |model| Ok(Some(model)))
 }
 
 /// The model that was learned of the workload, in the folder of models.
@@ -163,7 +178,7 @@ fn lease(
             None => ask(None)?,
             Some(learned) => match ask(Some(&learned)) {
                 // A daemon takes models of its folder alone, and of a user one in ten seconds.
-                Err(ClientError::Refused(why)) => {
+                Err(ClientError::Refused(why)) if why.name != "observing" => {
                     note(format_args!(
                         "warning: the daemon keeps its model: {}",
                         why.message

@@ -61,10 +61,7 @@ impl Site {
         let mut process = common.workload.open(&common.root, common.speed, stop)?;
         let mut files = BoardFiles::new(common.speed);
         let board = Board::discover(&files, &common.root)?;
-        let compatible = &board.identity().compatible;
-        let known = || compatibility::board_name(compatible).map(str::to_owned);
-        let device = common.device.clone().or_else(known);
-        let device = device.ok_or(Failure::Missing(
+        let device = device(common, &board).ok_or(Failure::Missing(
             "--device: the board's name is not known; choose one for its corpora and models",
         ))?;
         // Before the corpus is opened: another process may be writing to it.
@@ -199,6 +196,13 @@ fn check_writable(board: &Board) -> Result<(), Failure> {
         }),
         None => Ok(()),
     }
+}
+
+/// The name of a board; `None` if it is not known.
+pub fn device(common: &Common, board: &Board) -> Option<String> {
+    let compatible = &board.identity().compatible;
+    let known = || compatibility::board_name(compatible).map(str::to_owned);
+    common.device.clone().or_else(known)
 }
 
 /// The values that a board can be set to, as many as a grid can have.

@@ -18,6 +18,7 @@ mod man;
 mod messages;
 mod names;
 mod obedience;
+mod observe;
 mod operation;
 mod pattern;
 mod planner;
