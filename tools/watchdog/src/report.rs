@@ -662,7 +662,7 @@ pub mod tests {
         assert_eq!(
             text,
             "state tracking\ncores 8\ncpu 1728 MHz\ngpu 918 MHz\nemc 3199 MHz\nmeasured 14.21 W\n\
-             predicted 13.9 W\nallowed 14.962 W\nratio 1.022\nlimit 15 W\nlimit_from socket\n\
+             predicted 13.9 W\nfaster 15.21 W\nallowed 14.962 W\nratio 1.022\nlimit 15 W\nlimit_from socket\n\
              limit_by uid 1000, pid 4711, guard.py\nlimit_for 540 s\nmax_limit 30 W\nover_for 1.3 s\n\
              unsaved a change of the lowered limits\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\

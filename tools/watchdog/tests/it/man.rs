@@ -37,9 +37,11 @@ fn each_command_has_its_options_in_the_manual() {
     let helped: BTreeSet<String> = commands
         .flat_map(|command| {
             let help = help(&[command]);
-            let options = part(&help, "Options:").filter_map(|line| line.strip_prefix("--"));
-            let options = options.filter_map(|line| line.split(' ').next());
-            let lines = options.map(|option| format!("{command} --{option}"));
+            // The first name of each, as each command has `-h`.
+            let options = part(&help, "Options:").filter(|line| line.starts_with('-'));
+            let options = options.filter_map(|line| line.split([' ', ',']).next());
+            let options = options.filter(|option| *option != "-h");
+            let lines = options.map(|option| format!("{command} {option}"));
             lines.chain([command.to_owned()]).collect::<Vec<_>>()
         })
         .collect();

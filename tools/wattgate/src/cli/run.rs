@@ -31,7 +31,7 @@ Usage: wattgate run --limit W [options] -- PROGRAM [arguments]
 Options:
   --limit W        The limit on the power of the module, such as 20W
   --model FILE     The workload's model [NAME.wgt where the daemon looks for models, else that of
-                   its config, /etc/wattgated.toml]
+                   its config, /etc/wattgated.toml, else none: the limit is held by measurement]
   --time S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
   --observe        Write nothing to the board: say which mode would be set for the limit, and why, and at the
                    end how often the power was over it. No limit holds
@@ -44,7 +44,7 @@ speed, and whether a deadline was met. Then it restores the power mode from befo
 more. Processes that outlive PROGRAM are waited for.
 
 Example:
-  wattgate run --limit 20W --model yolo.wgt -- python3 train.py
+  wattgate run --limit 20W -- python3 train.py
 ";
 
 /// The text of the help.

@@ -304,12 +304,25 @@ fn a_session_restores_what_was_there_and_not_what_the_daemon_found() {
     );
 }
 
+/// Without a model, the board climbs from its least mode by what is measured.
 #[test]
-fn run_needs_a_model() {
-    let living = Living::start();
+fn run_needs_no_model() {
+    let living = Living::loaded();
+    let before = living.settings();
     let mut command = living.command("run");
-    command.args(["--limit", "20W", "true"]);
-    fails(&living, &mut command, 2, "missing --model");
+    command.args(["--limit", "20W", "--time", "10", "--json"]);
+    workload(&mut command, STEPS);
+    let (code, held, errors) = run(&mut command);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(
+        errors.contains("there is no model of the workload"),
+        "{errors}"
+    );
+    let held: serde_json::Value = serde_json::from_str(&held).expect("JSON");
+    assert_eq!(held["held"]["over_s"], 0.0, "{held}");
+    let mean = held["held"]["mean_w"].as_f64().expect("a power");
+    assert!((11.0..=20.0).contains(&mean), "{held}");
+    living.await_settings(&before);
 }
 
 #[test]
