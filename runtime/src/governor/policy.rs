@@ -32,11 +32,10 @@ const CLIMB: f32 = 1.4;
 /// Maximum power in a mode if a load returns whose level was already forgotten, as a multiple of the limit.
 const MOST_RETURN: f32 = 2.0;
 
-/// By how much the next mode of a front of unknown powers may exceed its guess: one step of the memory clock, which has the fewest, adds
-/// up to a quarter of the power of simulated boards (`tools/watchdog/tests/it/control/models.rs`).
+/// By how much the next mode of a front of unknown powers may exceed its guess, as part of the power.
 const TRIAL_ERROR: f32 = 0.3;
 
-/// A power that nobody expects takes this many times longer to be seen and answered than a known one: assumed.
+/// A power that nobody expects takes this many times longer to be seen and answered than a known one.
 const SURPRISE: u64 = 3;
 
 /// A faster mode is set, or explored for, only if the model predicts that it shortens a step of the workload by more than
