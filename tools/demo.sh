@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job on a simulated Jetson: profiles a workload, learns from it, chooses a mode for each
-# limit, and lets the watchdog hold a limit that changes.
+# The main job on a board that plays back what a real Jetson TX1 did: profiles a workload, learns from it, chooses a
+# mode for each limit, and lets the watchdog hold a limit that changes. Then a second workload on a simulated Jetson.
 #
 #     tools/demo.sh [OPTION…]
 #

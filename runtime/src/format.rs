@@ -201,13 +201,17 @@ impl Header {
     }
 }
 
-/// Whether a model was trained on data of a real or of a simulated board.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// On what kind of board measurements were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Profiled on a real board.
+    #[default]
     Measured,
     /// Profiled on a simulated board.
     Simulated,
+    /// Profiled on a board that plays back what a real one did.
+    Recorded,
 }
 
 impl fmt::Display for Kind {
@@ -215,6 +219,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Measured => "measured",
             Self::Simulated => "simulated",
+            Self::Recorded => "recorded",
         })
     }
 }
@@ -222,7 +227,7 @@ impl fmt::Display for Kind {
 /// The provenance of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance<'a> {
-    /// Measured or simulated.
+    /// Measured, simulated or recorded.
     pub kind: Kind,
     /// The board that was profiled.
     pub device: &'a str,

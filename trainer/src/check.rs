@@ -94,7 +94,7 @@ impl Outlier {
 pub struct Check {
     /// The file.
     pub file: String,
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The board.
     pub device: String,

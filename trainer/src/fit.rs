@@ -136,7 +136,7 @@ pub struct OfUnit {
 /// The report of a fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The board.
     pub device: String,

@@ -345,6 +345,29 @@ fn measured_modes_that_cannot_be_are_refused() {
     );
 }
 
+#[test]
+fn a_kind_that_is_not_known_is_refused_with_the_provenance_alone() {
+    let golden = include_bytes!("../../../weights/golden/deep-8x8-spread.wgt");
+    // As the dump in FORMAT.md shows.
+    const AT: usize = 0x1b8;
+    let with = |kind: u8| {
+        let mut bytes = golden.to_vec();
+        bytes[AT] = kind;
+        sealed(bytes)
+    };
+    for (number, kind) in [Kind::Measured, Kind::Simulated, Kind::Recorded]
+        .into_iter()
+        .enumerate()
+    {
+        let bytes = with(number as u8);
+        let model = Model::parse(&bytes).expect("a model");
+        assert_eq!(model.provenance().map(|it| it.kind), Ok(kind));
+    }
+    let bytes = with(3);
+    let model = Model::parse(&bytes).expect("a model");
+    assert_eq!(model.provenance(), Err(FormatError::BadBody));
+}
+
 /// The files were written before the later versions existed. What the runtime makes of them is in the report.
 #[test]
 fn a_file_of_version_1_predicts_as_it_did() {

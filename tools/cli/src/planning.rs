@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wattgate_runtime::format::Kind;
 use wattgate_runtime::{Confidence, Front, Model};
 
 use crate::json::Mode;
@@ -168,15 +169,6 @@ impl From<Vec<String>> for References {
             Err(files) => Self::Several(files),
         }
     }
-}
-
-/// How measurements are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    #[default]
-    Measured,
-    Simulated,
 }
 
 /// What the profiler wants or reports.

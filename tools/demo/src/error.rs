@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use thiserror::Error;
 use wattgate_board_tables::BoardError;
 use wattgate_cli::output::OutputError;
+use wattgate_judge::files::corpus::ReadError;
 use wattgate_judge::replay::ReplayError;
 use wattgate_lab::compare::CompareError;
 use wattgate_lab::methods::MethodError;
 use wattgate_runtime::FormatError;
+use wattgate_simulated_board::recording::RecordingError;
 use wattgate_simulated_board::workload::WorkloadError;
 use wattgate_trainer::fit::FitError;
 use wattgate_trainer::read::CorpusError;
@@ -28,6 +30,10 @@ pub enum DemoError {
     Workload(#[from] WorkloadError),
     #[error("{0}")]
     Corpus(#[from] CorpusError),
+    #[error("{0}")]
+    Truth(#[from] ReadError),
+    #[error("{0}")]
+    Recording(#[from] RecordingError),
     #[error("{0}")]
     Fit(#[from] FitError),
     #[error("{0}")]

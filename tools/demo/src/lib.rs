@@ -1,21 +1,21 @@
-//! The demo: one page that shows all steps on a simulated board, from profiling to a watchdog that
-//! holds a changing power limit. All numbers are simulated.
+//! The demo: one page that shows all steps, from profiling to a watchdog that holds a changing power limit. The main job runs on a
+//! recorded board, which plays back what a real Jetson TX1 did; a second workload and NVIDIA's presets on a simulated AGX Orin.
 //!
 //! | step | module |
 //! |---|---|
-//! | profile a workload: [`simulate`] | `profile` |
-//! | train the reference models | `reference` |
-//! | train each method on the new workload | `transfer` |
-//! | compare the methods over the number of training modes | `compare` |
+//! | profile the recorded board, or a simulated one: [`simulate`] | `profile` |
+//! | train each method on the recorded workload | `learn` |
 //! | choose a mode under each limit | `choose`, with the best modes from `truth` |
 //! | hold a changing limit | `replay` |
+//! | train the reference models of the simulated board | `reference` |
+//! | transfer them to a second workload, over the number of training modes | `transfer` |
 //!
 //! The steps record their results in a [`Story`] (module `story`), the data of the page. The module
-//! `output` writes the models and the page, `picture` draws the replay as an image.
+//! `output` writes the models and the page, `picture` draws the replay of the recorded board as an image.
 
 mod choose;
-mod compare;
 mod error;
+mod learn;
 mod output;
 mod picture;
 mod profile;
@@ -34,29 +34,53 @@ use indicatif::ProgressBar;
 use wattgate_board_tables::Board;
 use wattgate_cli::output::AtomicFile;
 use wattgate_simulated_board::workload::Workload;
-use wattgate_trainer::read::profiled;
 
 use choose::{choices, summary};
-use replay::replay;
+use learn::{CONTESTANTS, TrainedContestant};
+use replay::{Job, ON_RECORDED, ON_SIMULATED, replay};
 use round::round;
-use story::{Choices, Made, PUBLISHED, Point};
-use transfer::{CONTESTANTS, TrainedContestant};
-use truth::{fastest, front, truth};
+use story::{Choices, Made, PUBLISHED, Point, RecordedPart, SimulatedPart};
+use truth::Modes;
 
 pub use error::DemoError;
 pub use profile::simulate;
 pub use replay::Series;
 pub use story::Story;
 
+/// The limits of the choices on the recorded board, in quarters of a W: from a quarter of its span to its highest power.
+const LIMITS_QUARTERS: std::ops::RangeInclusive<u32> = 10..=32;
+
+/// The limits of the replay on the recorded board, in mW.
+const RECORDED_LIMITS: [u32; 4] = [6_500, 4_000, 5_500, 3_500];
+
+/// The simulated board, its workloads, and the limits of its replay in mW.
 const BOARD: &str = "orin-agx-64";
 const REFERENCE: &str = "resnet18";
 const WORKLOAD: &str = "mobilenetv3";
+const SIMULATED_LIMITS: [u32; 4] = [36_000, 22_000, 30_000, 18_000];
 
-/// The power limits of PowerTrain's evaluation, in W.
-const LIMITS_W: std::ops::RangeInclusive<u32> = 17..=50;
+/// The stages of the work.
+struct Stages<'a> {
+    start: Instant,
+    progress: &'a ProgressBar,
+}
 
-/// Simulates, trains and chooses; writes the corpora, the model files, the page and the picture of the
-/// replay to a folder. The progress bar counts the work of each stage anew.
+impl Stages<'_> {
+    /// Begins a stage, whose work the bar counts anew.
+    fn begin(&self, name: &'static str, work: u64) {
+        let Self { start, progress } = self;
+        // Where no bar is drawn, a line a stage.
+        if progress.is_hidden() {
+            eprintln!("{:>4.0} s  {name}", start.elapsed().as_secs_f64());
+        }
+        progress.set_position(0);
+        progress.set_length(work);
+        progress.set_prefix(name);
+    }
+}
+
+/// Profiles, trains, chooses and holds; writes the corpora, the model files, the page and the picture of the recorded board's
+/// replay to a folder.
 pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, DemoError> {
     let start = Instant::now();
     fs::create_dir_all(folder).map_err(|source| DemoError::Folder {
@@ -65,17 +89,79 @@ pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     })?;
     let page = AtomicFile::create(&folder.join("index.html"))?;
     let picture = AtomicFile::create(&folder.join("held-limit.svg"))?;
-    let stage = |name: &'static str, work: u64| {
-        // Where no bar is drawn, a line a stage.
-        if progress.is_hidden() {
-            eprintln!("{:>4.0} s  {name}", start.elapsed().as_secs_f64());
-        }
-        progress.set_position(0);
-        progress.set_length(work);
-        progress.set_prefix(name);
+    let stages = Stages { start, progress };
+    let recorded = recorded(folder, seed, &stages)?;
+    picture.commit(picture::draw(&recorded.replay).as_bytes())?;
+    let simulated = simulated(folder, seed, &stages)?;
+    let story = Story {
+        made: Made {
+            version: env!("CARGO_PKG_VERSION"),
+            seed,
+            seconds: round(start.elapsed().as_secs_f64(), 1),
+            command: "wattgate-demo",
+        },
+        recorded,
+        simulated,
     };
+    page.commit(output::page(&story).as_bytes())?;
+    Ok(story)
+}
 
-    stage("profile", 2);
+/// The main job on the recorded board.
+fn recorded(folder: &Path, seed: u64, stages: &Stages<'_>) -> Result<RecordedPart, DemoError> {
+    let progress = stages.progress;
+    stages.begin("profile", 1);
+    let board = profile::record(folder, seed)?;
+    let modes = Modes::new(&board.measured);
+
+    stages.begin("learn", learn::steps());
+    let trained = learn::train(&board.profiled, seed, progress)?;
+    for contestant in &trained {
+        contestant.export(folder)?;
+    }
+
+    stages.begin("choose", 1);
+    let limits: Vec<f64> = LIMITS_QUARTERS.map(|it| f64::from(it) / 4.0).collect();
+    let optimum: Vec<Option<Point>> = limits.iter().map(|&limit| modes.fastest(limit)).collect();
+    let choices = trained
+        .iter()
+        .map(|contestant| choices(contestant, &modes, &limits));
+    let choices = choices.collect::<Result<Vec<Choices>, _>>()?;
+
+    stages.begin("hold", ON_RECORDED.len() as u64);
+    let [first, ..] = &CONTESTANTS;
+    let job = Job {
+        board: &board.board,
+        workload: &board.workload,
+        model: &output::model_path(folder, &first.file_name()),
+        limits: RECORDED_LIMITS,
+        holders: ON_RECORDED,
+        seed,
+    };
+    let replay = replay(&job, progress)?;
+    let learned = |contestant: &TrainedContestant| contestant.learned(&modes);
+    Ok(RecordedPart {
+        board: board.measured.device.clone(),
+        workload: board.measured.workload.clone(),
+        grid: board.measured.grid.modes(),
+        truth: modes.truth(),
+        front: modes.front(),
+        models: trained.iter().filter_map(learned).collect(),
+        summary: choices
+            .iter()
+            .filter_map(|by| summary(by, &limits, &optimum))
+            .collect(),
+        limits,
+        optimum,
+        choices,
+        replay,
+    })
+}
+
+/// A second workload and NVIDIA's presets, on a simulated board.
+fn simulated(folder: &Path, seed: u64, stages: &Stages<'_>) -> Result<SimulatedPart, DemoError> {
+    let progress = stages.progress;
+    stages.begin("profile", 2);
     let board = Board::named(BOARD)?;
     let workload = Workload::named(WORKLOAD)?;
     let modes = board.papers_modes();
@@ -88,59 +174,33 @@ pub fn make(folder: &Path, seed: u64, progress: &ProgressBar) -> Result<Story, D
     let old = corpus(&Workload::named(REFERENCE)?)?;
     let new = corpus(&workload)?;
 
-    stage("reference", reference::steps());
+    stages.begin("reference", reference::steps());
     let references = reference::learn(&old, seed, folder, progress)?;
 
-    stage("transfer", transfer::steps());
-    let all = profiled(&new);
-    let trained = transfer::train(&new, &references, seed, progress)?;
-    for contestant in &trained {
-        contestant.export(folder)?;
-    }
+    stages.begin("transfer", transfer::CURVE_STEPS);
+    let learning = transfer::curves(&new, &references, seed, progress)?;
 
-    stage("compare", compare::COMPARE_STEPS);
-    let learning = compare::curves(&new, &references, seed, progress)?;
+    stages.begin("learn", transfer::MODEL_STEPS);
+    let name = format!("{WORKLOAD}-{}", transfer::MODES);
+    let model = transfer::model(&new, &references, seed, progress)?;
+    output::write_model(folder, &name, &model)?;
 
-    stage("choose", 1);
-    let limits: Vec<u32> = LIMITS_W.collect();
-    let optimum: Vec<Option<Point>> = limits.iter().map(|&limit| fastest(&all, limit)).collect();
-    let choices = trained
-        .iter()
-        .map(|contestant| choices(contestant, &all, &limits));
-    let choices = choices.collect::<Result<Vec<Choices>, _>>()?;
-
-    stage("replay", replay::REPLAY_STEPS);
-    let [first, ..] = &CONTESTANTS;
-    let model = output::model_path(folder, &first.file_name());
-    let replay = replay(&board, &workload, seed, &model, progress)?;
-    picture.commit(picture::draw(&replay).as_bytes())?;
-    let models = trained.iter().filter_map(TrainedContestant::learned);
-    let story = Story {
-        kind: new.kind.to_string(),
+    stages.begin("hold", ON_SIMULATED.len() as u64);
+    let job = Job {
+        board: &board,
+        workload: &workload,
+        model: &output::model_path(folder, &name),
+        limits: SIMULATED_LIMITS,
+        holders: ON_SIMULATED,
+        seed,
+    };
+    Ok(SimulatedPart {
         board: BOARD,
         reference: REFERENCE,
         workload: WORKLOAD,
-        made: Made {
-            version: env!("CARGO_PKG_VERSION"),
-            seed,
-            seconds: round(start.elapsed().as_secs_f64(), 1),
-            command: "wattgate-demo",
-        },
-        minibatches: workload.minibatches(),
-        truth: truth(&all),
-        front: front(&all),
-        models: models.collect(),
-        summary: choices
-            .iter()
-            .filter_map(|by| summary(by, &limits, &optimum))
-            .collect(),
-        limits,
-        optimum,
-        choices,
         learning,
         published: PUBLISHED,
-        replay,
-    };
-    page.commit(output::page(&story).as_bytes())?;
-    Ok(story)
+        modes: transfer::MODES,
+        replay: replay(&job, progress)?,
+    })
 }

@@ -13,10 +13,11 @@ use wattgate_cli::arguments::{Given, Told, number};
 use wattgate_cli::exit::{self, Failed, end};
 use wattgate_cli::program::{Does, Program};
 use wattgate_demo::{DemoError, Series, Story, make};
+use wattgate_judge::files::corpus::ReadError;
 use wattgate_trainer::read::CorpusError;
 
 const USAGE: &str = "\
-Show all steps on a simulated board, as one page
+Show all steps on a recorded board, as one page
 
 Usage: wattgate-demo [options]
        wattgate-demo completions SHELL
@@ -24,17 +25,20 @@ Usage: wattgate-demo [options]
 Options:
   -o, --output DIR  The folder to write to [demo-report]
   --seed S          Seed of the simulated noise and of the training [1]
-  --json            Print the data of the page: {\"kind\", \"summary\": [{\"name\",
-                    \"time_penalty_pct\", \"area_w\", \"over_pct\", \"over_1w_pct\"}],
-                    \"replay\": {\"series\": [{\"name\", \"report\"}], ...}, ...}; a report has the
-                    figures of `wattgate-simulator replay`
+  --json            Print the data of the page: {\"recorded\": {\"summary\": [{\"name\",
+                    \"time_penalty_pct\", \"excess_pct\", \"over_pct\", \"over_by_5_pct\"}],
+                    \"replay\": {\"series\": [{\"name\", \"report\"}], ...}, ...},
+                    \"simulated\": {\"learning\", \"replay\", ...}, ...}; a report has the figures of
+                    `wattgate-simulator replay`
   -h, --help        Print this
   -V, --version     Print the version
 
-Simulates a Jetson AGX Orin, trains a reference on ResNet, transfers it to MobileNet with 50 and
-with 15 planned modes, and chooses a mode under each limit from 17 to 50 W. The watchdog then
-holds a changing limit during a training job. Writes the corpora, the model files, the page
-index.html, and held-limit.svg, a picture of that job. All numbers are simulated.
+Plays back what a real Jetson TX1 did, profiles it with 50 and with 15 planned modes, and chooses a
+mode under each limit from 2.5 to 8 W. The watchdog then holds a limit that changes. These figures are
+recorded, and their watts relative: all may be wrong by one factor. After that it simulates a Jetson
+AGX Orin: a transfer from ResNet to MobileNet, and the limits of NVIDIA's presets. Writes the
+corpora, the model files, the page index.html, and held-limit.svg, a picture of the held limit on
+the recorded board.
 ";
 
 /// Why the program failed.
@@ -55,7 +59,8 @@ impl Failed for Failure {
             Self::Demo(
                 DemoError::Folder { .. }
                 | DemoError::Output(_)
-                | DemoError::Corpus(CorpusError::Io { .. }),
+                | DemoError::Corpus(CorpusError::Io { .. })
+                | DemoError::Truth(ReadError::Io { .. }),
             )
             | Self::Print(_) => exit::OTHER,
             Self::Demo(_) => exit::INPUT,
@@ -125,39 +130,43 @@ fn print(text: &str) -> Result<(), Failure> {
     Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
-/// Three lines: what was learned, chosen and held.
+/// What was learned, chosen and held on the recorded board, a line each, and a line of the simulated one.
 fn text(story: &Story) -> String {
     let mut text = String::new();
-    if let Some(model) = story.models.first() {
+    let (recorded, simulated) = (&story.recorded, &story.simulated);
+    if let Some(model) = recorded.models.first() {
         text += &format!(
-            "learned  {} of {} modes of {} on {} ({}) profiled; mean error of the others: time {:.1} %, \
-             power {:.1} %\n",
+            "learned  {} of {} measured modes of {} on {} (recorded, watts relative) profiled; mean error of the others: \
+             time {:.1} %, power {:.1} %\n",
             model.modes,
-            story.truth.time_ms.len(),
-            story.workload,
-            story.board,
-            story.kind,
+            recorded.truth.time_s.len(),
+            recorded.workload,
+            recorded.board,
             model.mape.time,
             model.mape.power,
         );
     }
-    if let [from, .., to] = story.limits[..]
-        && let Some(row) = story.summary.first()
+    if let [from, .., to] = recorded.limits[..]
+        && let Some(row) = recorded.summary.first()
     {
         text += &format!(
             "chose    a mode for each limit from {from} to {to} W: {:.1} % slower than the fastest that \
-             fits (median), {:.0} % of the limits exceeded, by at most 1 W in {:.0} %\n",
-            row.time_penalty_pct,
-            row.over_pct,
-            100.0 - row.over_1w_pct,
+             fits (median), {:.0} % of the limits exceeded, {:.0} % by more than 5 %\n",
+            row.time_penalty_pct, row.over_pct, row.over_by_5_pct,
         );
     }
-    if let Some(Series { name, report, .. }) = story.replay.series.first() {
-        text += &format!(
-            "held     a limit that changes, by {name}: over it for {:.2} % of the time, {:.0} % of the \
-             speed of an oracle\n",
-            report.over_430ms_pct, report.speed_vs_fixed_pct,
-        );
-    }
-    text
+    let held = |series: &[Series]| {
+        series.first().map(|Series { name, report, .. }| {
+            format!(
+                "held     a limit that changes, by {name}: over it for {:.2} % of the time, {:.0} % of the speed of an oracle\n",
+                report.over_430ms_pct, report.speed_vs_fixed_pct,
+            )
+        })
+    };
+    text += &held(&recorded.replay.series).unwrap_or_default();
+    text += &format!(
+        "moved    to {} on {} (simulated), with {} planned modes and a reference\n",
+        simulated.workload, simulated.board, simulated.modes
+    );
+    text + &held(&simulated.replay.series).unwrap_or_default()
 }

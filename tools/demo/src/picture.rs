@@ -1,4 +1,5 @@
-//! The replay as an SVG image: the limit, and the true power under three holders.
+//! The replay on the recorded board as an SVG image: the limit, and the true power under wattgate's
+//! watchdog and under MAXN.
 
 use plotters::prelude::*;
 
@@ -9,11 +10,7 @@ const FONT: (&str, u32) = ("sans-serif", 16);
 
 /// The series that are drawn, by their place in the replay, with their colours: the first is drawn
 /// last, on top.
-const DRAWN: [(usize, RGBColor); 3] = [
-    (0, RGBColor(0, 103, 197)),
-    (2, RGBColor(0, 128, 90)),
-    (3, RGBColor(150, 158, 170)),
-];
+const DRAWN: [(usize, RGBColor); 2] = [(0, RGBColor(0, 103, 197)), (2, RGBColor(150, 158, 170))];
 
 /// Draws the replay. The same replay gives the same text.
 pub fn draw(replay: &Replay) -> String {
@@ -47,8 +44,8 @@ fn draw_into(text: &mut String, replay: &Replay) -> Result<(), Box<dyn std::erro
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(233, 236, 240))
-        .x_desc("time in s (simulated Jetson AGX Orin)")
-        .y_desc("power in W, mean of 430 ms")
+        .x_desc("time in s (recorded Jetson TX1)")
+        .y_desc("relative power in W, mean of 430 ms")
         .x_label_formatter(&whole)
         .y_label_formatter(&whole)
         .label_style(FONT)
@@ -89,7 +86,7 @@ fn limits(replay: &Replay) -> Vec<(f64, f64)> {
     let ends = replay.limits.iter().skip(1).map(|limit| limit.from_s);
     let ends = ends.chain([replay.end_s]);
     let steps = replay.limits.iter().zip(ends);
-    let corner = |s: u32, watts: u32| (f64::from(s), f64::from(watts));
+    let corner = |s: u32, watts: f64| (f64::from(s), watts);
     steps
         .flat_map(|(limit, end)| {
             [

@@ -1,5 +1,5 @@
-//! A training job under a changing power limit. Compares the true power under wattgate's watchdog,
-//! under modes that the model chooses once per limit, NVIDIA's presets and MAXN.
+//! Step "replay": a job under a changing power limit. Compares the true power under wattgate's watchdog with that under modes that
+//! the model chooses once per limit, under NVIDIA's presets and under MAXN.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,9 +18,6 @@ use wattgate_simulated_board::workload::Workload;
 
 use super::round::round;
 
-/// Limits: start in s, power in W.
-const LIMITS: [(u32, u32); 4] = [(0, 36), (60, 22), (120, 30), (180, 18)];
-
 /// Length of the replay, in s.
 const END: u32 = 240;
 
@@ -30,16 +27,29 @@ const PAUSE: [u64; 2] = [135, 155];
 /// Interval between two points of a curve.
 const POINT_EVERY: Duration = Duration::from_millis(200);
 
-/// The ways to hold the limit, with their names on the page.
-const HOLDERS: [(&str, Holder); 4] = [
-    ("wattgate's watchdog", Holder::Wattgate),
-    ("chosen once by the model", Holder::Once),
-    ("NVIDIA's presets", Holder::Preset),
-    ("MAXN", Holder::Maxn),
-];
+/// Starts of the limits, in s.
+const STARTS: [u32; 4] = [0, 60, 120, 180];
 
-/// Number of steps of the progress bar.
-pub const REPLAY_STEPS: u64 = HOLDERS.len() as u64;
+const WATTGATE: (&str, Holder) = ("wattgate's watchdog", Holder::Wattgate);
+const ONCE: (&str, Holder) = ("chosen once by the model", Holder::Once);
+const PRESETS: (&str, Holder) = ("NVIDIA's presets", Holder::Preset);
+const MAXN: (&str, Holder) = ("MAXN", Holder::Maxn);
+
+/// Who holds the limits, with their names on the page. The presets of the recorded TX1 are not known.
+pub const ON_RECORDED: &[(&str, Holder)] = &[WATTGATE, ONCE, MAXN];
+pub const ON_SIMULATED: &[(&str, Holder)] = &[WATTGATE, ONCE, PRESETS, MAXN];
+
+/// What is replayed.
+pub struct Job<'a> {
+    pub board: &'a Board,
+    pub workload: &'a Workload,
+    /// The file of the model.
+    pub model: &'a Path,
+    /// One limit in mW for each of the starts.
+    pub limits: [u32; STARTS.len()],
+    pub holders: &'a [(&'static str, Holder)],
+    pub seed: u64,
+}
 
 /// Power over time under the limits.
 #[derive(Clone, Debug, Serialize)]
@@ -55,7 +65,7 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Limit {
     pub from_s: u32,
-    pub limit_w: u32,
+    pub limit_w: f64,
 }
 
 /// The true power under one holder, and the report of the run.
@@ -67,27 +77,23 @@ pub struct Series {
     pub report: LoadReport,
 }
 
-/// Replays the job under the limits, once per holder.
-pub fn replay(
-    board: &Board,
-    workload: &Workload,
-    seed: u64,
-    model: &Path,
-    progress: &ProgressBar,
-) -> Result<Replay, ReplayError> {
-    let modes = timed_modes(board, model, workload)?;
-    let load = training_with_a_pause(seed);
-    let second = |s: u32| Duration::from_secs(s.into());
-    let series = HOLDERS.iter().map(|&(name, holder)| {
+/// Replays the job, once per holder. The progress bar counts them.
+pub fn replay(job: &Job<'_>, progress: &ProgressBar) -> Result<Replay, ReplayError> {
+    let modes = timed_modes(job.board, job.model, job.workload)?;
+    let load = training_with_a_pause(job.seed);
+    let limits = || STARTS.into_iter().zip(job.limits);
+    let series = job.holders.iter().map(|&(name, holder)| {
         let run = LoadRun {
-            board,
-            model,
-            limits: LIMITS.map(|(s, watts)| (second(s), 1000 * watts)).to_vec(),
+            board: job.board,
+            model: job.model,
+            limits: limits()
+                .map(|(s, milliwatts)| (Duration::from_secs(s.into()), milliwatts))
+                .collect(),
             load: load.clone(),
-            workload,
+            workload: job.workload,
             samples: Sampling::L4T.samples,
             unit: None,
-            seed,
+            seed: job.seed,
             holder,
             errors: None,
         };
@@ -98,9 +104,12 @@ pub fn replay(
     let step = |step: &Step| [step.from.as_secs_f64(), round(step.activity, 3)];
     Ok(Replay {
         series: series.collect::<Result<_, _>>()?,
-        limits: LIMITS
-            .map(|(from_s, limit_w)| Limit { from_s, limit_w })
-            .to_vec(),
+        limits: limits()
+            .map(|(from_s, milliwatts)| Limit {
+                from_s,
+                limit_w: f64::from(milliwatts) / 1e3,
+            })
+            .collect(),
         end_s: END,
         load: load.steps().iter().map(step).collect(),
     })
@@ -117,7 +126,7 @@ fn series(
     let points = sampled(means, POINT_EVERY).into_iter();
     Ok(Series {
         name,
-        points: points.map(|[s, w]| [round(s, 1), round(w, 2)]).collect(),
+        points: points.map(|[s, w]| [round(s, 1), round(w, 3)]).collect(),
         report,
     })
 }

@@ -1,4 +1,4 @@
-//! What the steps record: the data of the page.
+//! What the steps record: the data of the page. Recorded and simulated figures never share a part.
 
 use serde::Serialize;
 use wattgate_lab::compare::evaluate::Quartiles;
@@ -12,27 +12,9 @@ use super::round::round;
 /// The data of the page; its script reads these names.
 #[derive(Clone, Debug, Serialize)]
 pub struct Story {
-    /// Always `simulated`.
-    pub kind: String,
-    pub board: &'static str,
-    pub reference: &'static str,
-    pub workload: &'static str,
     pub made: Made,
-    /// Minibatches per epoch.
-    pub minibatches: f64,
-    pub truth: Truth,
-    /// The true Pareto front as indices into `truth`, in ascending order of power.
-    pub front: Vec<usize>,
-    pub models: Vec<Learned>,
-    /// Power limits in W.
-    pub limits: Vec<u32>,
-    /// The fastest mode within each limit.
-    pub optimum: Vec<Option<Point>>,
-    pub choices: Vec<Choices>,
-    pub summary: Vec<Summary>,
-    pub learning: Vec<Curve>,
-    pub published: [Published; 2],
-    pub replay: Replay,
+    pub recorded: RecordedPart,
+    pub simulated: SimulatedPart,
 }
 
 /// How the page was made.
@@ -44,16 +26,49 @@ pub struct Made {
     pub command: &'static str,
 }
 
-/// Simulated time and power of every mode.
+/// Learning a workload and holding a limit on a board that plays back a measured corpus. Its watts are relative.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordedPart {
+    pub board: String,
+    pub workload: String,
+    /// Number of modes in the grid of the corpus.
+    pub grid: u32,
+    pub truth: Truth,
+    /// The measured Pareto front as indices into `truth`, in ascending order of power.
+    pub front: Vec<usize>,
+    pub models: Vec<Learned>,
+    /// Power limits in W.
+    pub limits: Vec<f64>,
+    /// The fastest mode within each limit.
+    pub optimum: Vec<Option<Point>>,
+    pub choices: Vec<Choices>,
+    pub summary: Vec<Summary>,
+    pub replay: Replay,
+}
+
+/// A transfer to a second workload, and a limit held with its model, on a simulated board.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimulatedPart {
+    pub board: &'static str,
+    pub reference: &'static str,
+    pub workload: &'static str,
+    pub learning: Vec<Curve>,
+    pub published: [Published; 2],
+    /// Number of profiled modes of the model that holds the limit.
+    pub modes: usize,
+    pub replay: Replay,
+}
+
+/// Measured time and power of every measured mode.
 #[derive(Clone, Debug, Serialize)]
 pub struct Truth {
     /// Cores, then CPU, GPU and EMC clock in MHz.
     pub knobs: Vec<[f64; 4]>,
-    pub time_ms: Vec<f64>,
+    pub time_s: Vec<f64>,
     pub power_w: Vec<f64>,
 }
 
-/// A model and its predictions.
+/// A model and its predictions of the modes of `truth`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Learned {
     pub name: &'static str,
@@ -61,10 +76,8 @@ pub struct Learned {
     pub modes: usize,
     pub sampling: Sampling,
     pub profiled: Vec<usize>,
-    pub time_ms: Vec<f64>,
+    pub time_s: Vec<f64>,
     pub power_w: Vec<f64>,
-    /// Predicted power plus the guard band at 95 %.
-    pub power_upper_w: Option<Vec<f64>>,
     /// Errors on the held-out modes, in percent.
     pub mape: Mape,
     pub file_bytes: Option<usize>,
@@ -77,20 +90,21 @@ pub struct Mape {
     pub power: f64,
 }
 
-/// A mode with its simulated time and power.
+/// A mode with its measured time and power.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Point {
+    /// Its index in `truth`.
     pub mode: usize,
-    pub time_ms: f64,
+    pub time_s: f64,
     pub power_w: f64,
 }
 
 impl Point {
-    /// A profiled mode.
-    pub fn from_mode(mode: &Known) -> Self {
+    /// A mode by its index in `truth`.
+    pub fn from_mode(number: usize, mode: &Known) -> Self {
         Self {
-            mode: mode.id,
-            time_ms: round(mode.time_us / 1e3, 2),
+            mode: number,
+            time_s: round(mode.time_us / 1e6, 3),
             power_w: round(mode.power_mw.unwrap_or(f64::NAN) / 1e3, 3),
         }
     }
@@ -103,7 +117,7 @@ pub struct Choices {
     pub by: Vec<Option<Choice>>,
 }
 
-/// A chosen mode with its simulated and predicted values.
+/// A chosen mode with its measured and predicted values.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Choice {
     #[serde(flatten)]
@@ -118,10 +132,12 @@ pub struct Summary {
     pub name: &'static str,
     /// Median over limits of the time above the optimum, in percent.
     pub time_penalty_pct: f64,
-    /// Mean over limits of the power above the limit, in W.
-    pub area_w: f64,
+    /// Mean over limits of the power above the limit, in percent of the limit.
+    pub excess_pct: f64,
+    /// Share of the limits that are exceeded, in percent.
     pub over_pct: f64,
-    pub over_1w_pct: f64,
+    /// Share of the limits that are exceeded by more than 5 %, in percent.
+    pub over_by_5_pct: f64,
 }
 
 /// A learning curve: errors over the number of training modes.

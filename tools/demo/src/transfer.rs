@@ -1,166 +1,101 @@
-//! Step "transfer": the methods that the page compares, trained on the new workload.
-
-use std::path::Path;
+//! Step "transfer": a second workload on a simulated board, since nobody has published one on the recorded board. wattgate and
+//! PowerTrain's recipe learn it from few modes and from the workload that was profiled before: learning curves of both.
 
 use indicatif::ProgressBar;
-use rayon::prelude::*;
-use wattgate_cli::output::OutputError;
-use wattgate_lab::compare::CompareError;
-use wattgate_lab::methods::{Method, Trained, Wattgate, method, recipe_progress};
+use wattgate_lab::compare::evaluate::{Comparison, evaluate};
+use wattgate_lab::methods::method;
 use wattgate_runtime::shape::Shape;
-use wattgate_runtime::{Confidence, Model};
-use wattgate_trainer::fit::Priors;
-use wattgate_trainer::fit::{PROGRESS, Task};
-use wattgate_trainer::plan::{Amount, Sampling, Split};
+use wattgate_trainer::fit::{FitOptions, PROGRESS, Priors, fit};
+use wattgate_trainer::plan::{Amount, Sampling};
 use wattgate_trainer::read::Corpus;
-use wattgate_trainer::score::Predictions;
+use wattgate_trainer::score::Target;
 
 use super::WORKLOAD;
 use super::error::DemoError;
-use super::output;
 use super::reference::References;
-use super::round::round;
-use super::story::{Learned, Mape};
+use super::story::{Curve, CurvePoint};
 
-/// Steps of the progress bar: each contestant, the fits of the two that export a file, and PowerTrain's recipe.
-pub fn steps() -> u64 {
-    CONTESTANTS.len() as u64 + 2 * PROGRESS + recipe_progress(RANDOM_MODES)
-}
+/// Numbers of training modes of the learning curves.
+const CURVE: [Amount; 3] = [Amount::Modes(10), Amount::Modes(20), Amount::Modes(50)];
 
-/// A method with its training modes.
-pub struct Contestant {
-    /// The name on the page.
-    pub name: &'static str,
-    method: &'static str,
-    pub modes: usize,
-    sampling: Sampling,
-}
+/// Number of runs per point of the learning curves.
+const CURVE_RUNS: u64 = 2;
 
-/// The contestants. The replay takes the model of the first.
-pub const CONTESTANTS: [Contestant; 6] = [
-    contestant("wattgate, 50 planned modes", "wattgate", 50),
-    contestant("wattgate, 15 planned modes", "wattgate", 15),
-    random("PowerTrain's recipe, 50 modes", "powertrain-transfer"),
-    random("best of 50 random modes", "random"),
-    random("NVIDIA's presets", "presets"),
-    random("MAXN", "maxn"),
-];
+/// Number of profiled modes of the model that holds the limit.
+pub const MODES: usize = 15;
 
-/// Training modes of the methods that draw them.
-const RANDOM_MODES: usize = 50;
+/// Steps of the progress bar of [`curves`]: all runs of two methods.
+pub const CURVE_STEPS: u64 = CURVE.len() as u64 * CURVE_RUNS * 2;
 
-const fn contestant(name: &'static str, method: &'static str, modes: usize) -> Contestant {
-    Contestant {
-        name,
-        method,
-        modes,
-        sampling: Sampling::Planned,
-    }
-}
+/// Steps of the progress bar of [`model`].
+pub const MODEL_STEPS: u64 = PROGRESS;
 
-const fn random(name: &'static str, method: &'static str) -> Contestant {
-    Contestant {
-        sampling: Sampling::Random,
-        ..contestant(name, method, RANDOM_MODES)
-    }
-}
-
-impl Contestant {
-    /// Name of the model file, without its ending.
-    pub fn file_name(&self) -> String {
-        format!("{WORKLOAD}-{}", self.modes)
-    }
-}
-
-/// A trained contestant.
-pub struct TrainedContestant {
-    pub contestant: &'static Contestant,
-    pub trained: Box<dyn Trained>,
-    pub split: Split,
-}
-
-/// Trains all contestants on a corpus.
-pub fn train(
+/// The bytes of the model that wattgate learns from [`MODES`] planned modes of a corpus and from the reference.
+pub fn model(
     corpus: &Corpus,
     references: &References,
     seed: u64,
     progress: &ProgressBar,
-) -> Result<Vec<TrainedContestant>, DemoError> {
-    let train = |contestant: &'static Contestant| {
-        let fresh;
-        let (method, reference) = match contestant.method {
-            "wattgate" => (&Wattgate::WithReferences as &dyn Method, &references.ours),
-            "powertrain-transfer" => (&*references.transfer, &references.recipes),
-            name => {
-                fresh = method(name).expect("a method");
-                (&*fresh, &references.recipes)
-            }
-        };
-        let amount = Amount::Modes(contestant.modes);
-        let split = Split::new(corpus, amount, contestant.sampling, Priors::shipped(), seed);
-        let split = split.map_err(CompareError::from)?;
-        let task = Task {
-            priors: Priors::shipped(),
-            corpus,
-            used: &split.used,
-            references: std::slice::from_ref(reference),
-            seed,
-            shape: Shape::Wide32,
-            progress,
-        };
-        let trained = method.train(&task)?;
-        progress.inc(1);
-        Ok(TrainedContestant {
-            contestant,
-            trained,
-            split,
-        })
+) -> Result<Vec<u8>, DemoError> {
+    let options = FitOptions {
+        amount: Amount::Modes(MODES),
+        sampling: Sampling::Planned,
+        references: std::slice::from_ref(&references.ours),
+        seed,
+        shape: Shape::Wide32,
     };
-    CONTESTANTS.par_iter().map(train).collect()
+    Ok(fit(corpus, &options, progress)?.bytes)
 }
 
-impl TrainedContestant {
-    /// Writes the model file into a folder, if the method exports one.
-    pub fn export(&self, folder: &Path) -> Result<(), OutputError> {
-        match self.trained.model() {
-            Some(model) => {
-                output::write_model(folder, &self.contestant.file_name(), &model.unscored())
-            }
-            None => Ok(()),
+/// Computes the learning curves on a corpus.
+pub fn curves(
+    corpus: &Corpus,
+    references: &References,
+    seed: u64,
+    progress: &ProgressBar,
+) -> Result<Vec<Curve>, DemoError> {
+    let sides = [
+        (
+            "wattgate, planned",
+            &method("wattgate").expect("a method"),
+            &references.ours,
+            Sampling::Planned,
+        ),
+        (
+            "PowerTrain's recipe",
+            // Its network of the reference is trained already.
+            &references.transfer,
+            &references.recipes,
+            Sampling::Random,
+        ),
+    ];
+    let mut curves = Vec::new();
+    for (name, method, reference, sampling) in sides {
+        let comparison = Comparison {
+            corpus,
+            name: WORKLOAD,
+            references: std::slice::from_ref(reference),
+            priors: Priors::shipped(),
+            methods: std::slice::from_ref(method),
+            amounts: &CURVE,
+            samplings: &[sampling],
+            runs: CURVE_RUNS,
+            seed,
+            shape: Shape::Wide32,
+        };
+        let rows = evaluate(&comparison, progress)?.results;
+        for target in Target::ALL {
+            let points = rows.iter().filter(|row| row.target == target);
+            let points = points.map(|row| CurvePoint {
+                modes: row.modes,
+                mape: row.mape,
+            });
+            curves.push(Curve {
+                name,
+                target,
+                points: points.collect(),
+            });
         }
     }
-
-    /// The powers in mW with the guard band of 95 %, by mode id, if the method has one.
-    pub fn guarded_powers(&self) -> Option<Vec<f64>> {
-        let file = self.trained.model()?.unscored();
-        let model = Model::parse(&file).ok()?;
-        Predictions::guarded(&model, Confidence::P95).ok()?.power
-    }
-
-    /// The model and its predictions, if the method predicts power.
-    pub fn learned(&self) -> Option<Learned> {
-        let predictions = self.trained.predictions()?;
-        let power = predictions.power.as_ref()?;
-        let errors = predictions.errors(&self.split.held_out);
-        let rounded = |values: &[f64], factor: f64, digits| {
-            values.iter().map(|v| round(v * factor, digits)).collect()
-        };
-        Some(Learned {
-            name: self.contestant.name,
-            method: self.contestant.method,
-            modes: self.contestant.modes,
-            sampling: self.contestant.sampling,
-            profiled: self.split.used.iter().map(|mode| mode.id).collect(),
-            time_ms: rounded(&predictions.time, 1e-3, 2),
-            power_w: rounded(power, 1e-3, 2),
-            power_upper_w: self
-                .guarded_powers()
-                .map(|powers| rounded(&powers, 1e-3, 2)),
-            mape: Mape {
-                time: round(errors.time_mape?, 2),
-                power: round(errors.power_mape?, 2),
-            },
-            file_bytes: self.trained.model().map(|model| model.unscored().len()),
-        })
-    }
+    Ok(curves)
 }

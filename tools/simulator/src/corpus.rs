@@ -1,4 +1,4 @@
-//! Writes profiled modes as a corpus: the common CSV format, with the kind `simulated` in every
+//! Writes profiled modes as a corpus: the common CSV format, with the kind of the board, simulated or recorded, in every
 //! row.
 
 use std::fmt::Write;
@@ -181,7 +181,7 @@ pub fn fed_csv(
     workload: &str,
     runs: &[(Feeding, Vec<Profile>)],
 ) -> String {
-    let state = state(board, unit);
+    let (state, kind) = (state(board, unit), board.figures());
     let mut text = format!("{CORPUS_COLUMNS},{FED_COLUMNS}\n");
     for (feeding, profiles) in runs {
         let storage = feeding.storage.map_or("", |(storage, _)| storage.name);
@@ -190,7 +190,7 @@ pub fn fed_csv(
             let [cores, cpu, gpu, emc] = profile.knobs;
             writeln!(
                 text,
-                "{},{workload},{cores},{cpu},{gpu},{emc},{:.4},{:.1},simulated,{},{state},{:.4},{:.4},{},{storage},{}",
+                "{},{workload},{cores},{cpu},{gpu},{emc},{:.4},{:.1},{kind},{},{state},{:.4},{:.4},{},{storage},{}",
                 board.name,
                 profile.time_ms,
                 profile.power_mw,
@@ -220,11 +220,11 @@ pub fn with_idle(
     for line in lines {
         writeln!(text, "{line},").expect("a string takes all text");
     }
-    let state = state(board, unit);
+    let (state, kind) = (state(board, unit), board.figures());
     for ([cores, cpu, gpu, emc], power_mw) in idle {
         writeln!(
             text,
-            "{},{},{cores},{cpu},{gpu},{emc},,,simulated,{},{state},{power_mw:.1}",
+            "{},{},{cores},{cpu},{gpu},{emc},,,{kind},{},{state},{power_mw:.1}",
             board.name, workload.name, workload.minibatch
         )
         .expect("a string takes all text");
@@ -234,13 +234,13 @@ pub fn with_idle(
 
 /// Formats profiles as the CSV text of a corpus.
 pub fn csv(board: &Board, unit: &Unit, workload: &Workload, profiles: &[Profile]) -> String {
-    let state = state(board, unit);
+    let (state, kind) = (state(board, unit), board.figures());
     let mut text = format!("{CORPUS_COLUMNS}\n");
     for profile in profiles {
         let [cores, cpu, gpu, emc] = profile.knobs;
         writeln!(
             text,
-            "{},{},{cores},{cpu},{gpu},{emc},{:.4},{:.1},simulated,{},{state}",
+            "{},{},{cores},{cpu},{gpu},{emc},{:.4},{:.1},{kind},{},{state}",
             board.name, workload.name, profile.time_ms, profile.power_mw, workload.minibatch
         )
         .expect("a string takes all text");

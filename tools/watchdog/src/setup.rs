@@ -18,7 +18,6 @@ use wattgate_cli::exit;
 use wattgate_cli::model::advice as model_advice;
 use wattgate_runtime::estimator::Chip;
 use wattgate_runtime::fleet::UnitId;
-use wattgate_runtime::format::Kind;
 use wattgate_runtime::front::Least;
 use wattgate_runtime::grid::{Axis, Grid, GridError};
 use wattgate_runtime::guard::GuardError;
@@ -310,15 +309,11 @@ impl Choices {
         let settable = settable.map_err(|why| SetupError::Nothing { path: path(), why })?;
         let left_out = Axis::ALL.into_iter();
         let left_out = left_out.filter_map(|axis| left_out_of(&grid, axis, settable.reach(axis)));
-        let kind = match provenance.kind {
-            Kind::Measured => "measured",
-            Kind::Simulated => "simulated",
-        };
         let mut choices = Self {
             left_out: left_out.collect(),
             unit,
             distrust: None,
-            origin: format!("{kind}, {} on {device}", provenance.workload),
+            origin: format!("{}, {} on {device}", provenance.kind, provenance.workload),
             model: Some(bytes.into()),
             confidence: config.confidence,
             cores: config.cores,

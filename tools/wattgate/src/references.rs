@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use wattgate_cli::planning::{Kind, MOST_REFERENCES};
+use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_runtime::Model;
-use wattgate_runtime::format::Kind as ModelKind;
+use wattgate_runtime::format::Kind;
 
 /// The folder of the packaged references.
 const PACKAGED: &str = "/usr/share/wattgate/references";
@@ -67,13 +67,9 @@ fn judge(path: &Path, by: impl Fn((Board<'_>, &str)) -> bool) -> Option<bool> {
     let bytes = fs::read(path).ok()?;
     let model = Model::parse(&bytes).ok()?;
     let provenance = model.provenance().ok()?;
-    let kind = match provenance.kind {
-        ModelKind::Measured => Kind::Measured,
-        ModelKind::Simulated => Kind::Simulated,
-    };
     let board = Board {
         device: provenance.device,
-        kind,
+        kind: provenance.kind,
         tpc_pg_mask: model.tpc_pg_mask().ok()?,
     };
     Some(by((board, provenance.workload)))

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use wattgate_cli::planning::Kind;
+use wattgate_runtime::format::Kind;
 use wattgate_runtime::{Kilohertz, PowerMode};
 
 use crate::name::is_name;

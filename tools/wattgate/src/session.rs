@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 use wattgate_board::{ApplyError, Board, Clocks, Disobedience, Effective, SampleError};
-use wattgate_cli::planning::{IDLE_TIME, Kind};
+use wattgate_cli::planning::IDLE_TIME;
 use wattgate_runtime::estimator::Estimator;
+use wattgate_runtime::format::Kind;
 use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode, Sample};
 use wattgate_watchdog::quantity::Watts;
 

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read as _, Write as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use wattgate_cli::json::Mode;
-use wattgate_cli::planning::{Answer, Axes, ExpectedError, Kind, Request, Task, VERSION};
+use wattgate_cli::planning::{Answer, Axes, ExpectedError, Request, Task, VERSION};
 use wattgate_runtime::PowerMode;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::grid::Grid;
@@ -154,10 +154,7 @@ fn start(task: Task) -> Result<Planner, Answer> {
     });
     let unit = unit.transpose()?;
     let board = Corpus {
-        kind: match task.kind {
-            Some(Kind::Simulated) => wattgate_runtime::format::Kind::Simulated,
-            Some(Kind::Measured) | None => wattgate_runtime::format::Kind::Measured,
-        },
+        kind: task.kind.unwrap_or_default(),
         device: named("device", task.device)?,
         workload: named("workload", task.workload)?,
         feeding: Feeding {

@@ -17,7 +17,7 @@ Example:
 
 A corpus is a CSV file with the columns
 device,workload,cores,cpu_khz,gpu_khz,emc_khz,time_ms,power_mw in any order, and optionally
-`kind` (measured or simulated) and the feeding: `minibatch`, `workers`, `storage`, `epoch`, `fetch_ms`,
+`kind` (measured, simulated or recorded) and the feeding: `minibatch`, `workers`, `storage`, `epoch`, `fetch_ms`,
 `compute_ms`. A file of several feedings has a summary of each. Repeats of a mode are allowed, a blank time or
 power is unknown, and further columns are ignored. A row with neither is a defect, as it may have
 been forgotten, unless its column `mark` says why, as in the corpora of `wattgate profile`.

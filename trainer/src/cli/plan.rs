@@ -58,7 +58,7 @@ With --ask-tell, each line of standard input is one JSON object and gets one as 
 first: {\"version\": 2, \"axes\": {\"cores\", \"cpu_khz\", \"gpu_khz\", \"emc_khz\": [values]}, \"modes\",
 \"limit_mw\", \"seed\", \"workload\", \"device\", \"reference\", \"kind\", \"minibatch\"}; those after
 \"modes\" may be absent. The reference is a model file or a corpus of another workload on the same
-board, or a list of them, the kind `measured` or `simulated`. The answer:
+board, or a list of them, the kind `measured`, `simulated` or `recorded`. The answer:
 {\"ready\": {\"modes\": modes of the grid}}.
 Then, in any order and number:
   {\"ask\": {\"current\": mode or absent}}

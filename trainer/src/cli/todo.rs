@@ -14,7 +14,7 @@ pub struct Names<'a> {
     pub device: &'a str,
     /// The workload.
     pub workload: &'a str,
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: &'a str,
     /// How the workload is fed.
     pub feeding: Feeding,

@@ -6,7 +6,7 @@
 //! number of cores may be blank, too. A blank time or power is unknown. A row with neither is a mode that was not
 //! profiled, or a row that somebody forgot to fill in; the caller says which ([`Blank`]).
 //!
-//! The optional columns `kind` (`measured`, the default, or `simulated`), `minibatch`, `tpc_pg_mask` and `unit` have the
+//! The optional columns `kind` (`measured`, the default, `simulated` or `recorded`), `minibatch`, `tpc_pg_mask` and `unit` have the
 //! same value in all rows. A `mark` says why a row has no measurement. The reader ignores further columns.
 //!
 //! Optional columns say how the workload was fed ([`fed`]): `workers`, `storage` and `epoch`, together
@@ -88,7 +88,7 @@ pub const NAMED_WORKLOADS: usize = 1 + MOST_REFERENCES;
 /// Profiled modes of one workload on one board.
 #[derive(Clone, Debug)]
 pub struct Corpus {
-    /// Measured or simulated.
+    /// Measured, simulated or recorded.
     pub kind: Kind,
     /// The board.
     pub device: String,

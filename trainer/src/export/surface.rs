@@ -25,7 +25,7 @@ pub struct Origin {
     pub grid: Grid,
     /// The modes that may be chosen.
     pub profiled: Region,
-    /// Measured or simulated.
+    /// Measured, simulated or recorded.
     pub kind: Kind,
     /// The board.
     pub device: String,

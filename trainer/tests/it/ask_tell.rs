@@ -310,7 +310,7 @@ fn a_defective_first_line_is_refused_by_name() {
         (
             with("kind", json!("guessed")),
             "fields",
-            "expected `measured` or `simulated`",
+            "expected one of `measured`, `simulated`, `recorded`",
         ),
         (
             with("minibatch", json!(0)),

@@ -356,7 +356,7 @@ fn a_kind_that_is_none_or_changes() {
     };
     refused(
         with_kind(&["guessed"]),
-        "line 2: column `kind`: expected `measured` or `simulated`, found `guessed`",
+        "line 2: column `kind`: expected `measured`, `simulated` or `recorded`, found `guessed`",
     );
     refused(
         with_kind(&["simulated", "measured"]),

@@ -40,6 +40,25 @@ fn every_result_of_a_simulated_corpus_says_so() {
     assert!(inspected.stdout.contains("simulated: lstm on orin-agx-64"));
 }
 
+#[test]
+fn every_result_of_a_recorded_corpus_says_so() {
+    let folder = folder();
+    orin("lstm", folder.path());
+    let path = folder.path().join("lstm.csv");
+    let text = std::fs::read_to_string(&path).expect("a corpus");
+    std::fs::write(&path, text.replace(",simulated,", ",recorded,")).expect("written");
+    let recorded = "recorded: lstm on orin-agx-64";
+    for command in [
+        "check lstm.csv",
+        "fit lstm.csv --modes 20 -o model.wgt",
+        "inspect model.wgt",
+        "select model.wgt --limit 30W",
+    ] {
+        let found = run(folder.path(), command).stdout;
+        assert!(found.contains(recorded), "{command}: {found}");
+    }
+}
+
 /// The shipped references are models of the simulator as it is now: mean errors of time and power
 /// below `bounds`, over the modes that they were made from and all others of their grid.
 fn assert_fits(file: &str, modes: Modes, bounds: [f64; 2]) {

@@ -248,12 +248,13 @@ fn decimal(field: Named<'_>) -> Result<(&str, Option<f64>), Refusal> {
     }
 }
 
-/// Measured, which is the default, or simulated.
+/// Measured, which is the default, simulated or recorded.
 pub fn kind(field: Named<'_>) -> Result<Kind, Refusal> {
     match text(field)? {
         "" | "measured" => Ok(Kind::Measured),
         "simulated" => Ok(Kind::Simulated),
-        other => Err(bad(field.0, "`measured` or `simulated`", other)),
+        "recorded" => Ok(Kind::Recorded),
+        other => Err(bad(field.0, "`measured`, `simulated` or `recorded`", other)),
     }
 }
 

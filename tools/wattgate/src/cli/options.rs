@@ -10,6 +10,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use wattgate_cli::arguments::{Given, number, of};
 use wattgate_cli::quantity;
 use wattgate_runtime::Milliwatts;
+use wattgate_runtime::format::Kind;
 
 use super::Failure;
 use super::workload::{self, Workload};
@@ -32,6 +33,19 @@ const COMMON: &str =
 pub fn help_with(usage: &str, notes: &str) -> String {
     let options = workload::OPTIONS;
     format!("{usage}{COMMON}\n{options}\n{notes}")
+}
+
+/// How modes are measured on the board of a root. Another root than `/` has a simulated board, whose release of L4T says
+/// whether it is a recorded one.
+fn kind_of(root: &Path) -> Kind {
+    if root == Path::new("/") {
+        return Kind::Measured;
+    }
+    let release = fs::read_to_string(root.join("etc/nv_tegra_release"));
+    match release.is_ok_and(|text| text.contains("BOARD: recorded")) {
+        true => Kind::Recorded,
+        false => Kind::Simulated,
+    }
 }
 
 /// The board and the workload.
@@ -67,9 +81,9 @@ impl Common {
         self.name().ok_or_else(unnamed)
     }
 
-    /// Whether the board is a simulated one.
-    pub fn is_simulated(&self) -> bool {
-        self.root != Path::new("/")
+    /// How modes are measured on the board.
+    pub fn kind(&self) -> Kind {
+        kind_of(&self.root)
     }
 
     fn take(&mut self, option: &str, parser: &mut Parser) -> Result<bool, Failure> {
@@ -297,5 +311,24 @@ pub fn within<T: FromStr + PartialOrd>(
             value,
             expected,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_of_a_simulated_board_says_whether_it_is_recorded() {
+        assert_eq!(kind_of(Path::new("/")), Kind::Measured);
+        let root = tempfile::tempdir().expect("a folder");
+        assert_eq!(kind_of(root.path()), Kind::Simulated);
+        fs::create_dir(root.path().join("etc")).expect("made");
+        for (board, kind) in [("simulated", Kind::Simulated), ("recorded", Kind::Recorded)] {
+            let text =
+                format!("# R32 (release), REVISION: 5.1, GCID: 0, BOARD: {board}, EABI: aarch64");
+            fs::write(root.path().join("etc/nv_tegra_release"), text).expect("written");
+            assert_eq!(kind_of(root.path()), kind);
+        }
     }
 }

@@ -11,7 +11,7 @@ use wattgate_cli::delimited::columns::{AXIS_COLUMNS, Layout};
 use wattgate_cli::delimited::fields::{clock, whole};
 use wattgate_cli::delimited::{Defect, FileError, Table};
 use wattgate_cli::exit::note;
-use wattgate_cli::planning::{self, ENOUGH_MODES, Kind};
+use wattgate_cli::planning::{self, ENOUGH_MODES};
 use wattgate_runtime::PowerMode;
 use wattgate_watchdog::unit::ThisUnit;
 
@@ -132,10 +132,7 @@ impl<'a> Ready<'a> {
         let idle = idle.map(PowerMode::from_knobs);
         // As in the daemon: the sensor may show less than what is drawn.
         let margin = site.board.sensor_offset();
-        let kind = match common.is_simulated() {
-            true => Kind::Simulated,
-            false => Kind::Measured,
-        };
+        let kind = common.kind();
         let planners = Planners {
             plan,
             fits,

@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use wattgate_cli::planning::{Kind, MOST_REFERENCES};
+use wattgate_cli::planning::MOST_REFERENCES;
 use wattgate_profiler::references::{Board, references};
 use wattgate_runtime::Model;
+use wattgate_runtime::format::Kind;
 
 /// Copies a shipped model, and returns the names of its board and its workload.
 fn copy(name: &str, to: &Path) -> [String; 2] {
@@ -59,6 +60,7 @@ fn models_of_other_workloads_on_the_board_are_references_the_latest_first() {
     // A continued corpus, a real board of that name, another board.
     assert!(names(&board, &workload, Kind::Simulated).is_empty());
     assert!(names(&board, "new", Kind::Measured).is_empty());
+    assert!(names(&board, "new", Kind::Recorded).is_empty());
     assert!(names("no-board", "new", Kind::Simulated).is_empty());
 
     let other_mask = Board {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wattgate_board::Files;
-use wattgate_cli::planning::{Kind, idle_modes};
+use wattgate_cli::planning::idle_modes;
 use wattgate_profiler::ladder::Ladder;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
 use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Origin, Row};
 use wattgate_profiler::session::{Session, SessionError, Task};
 use wattgate_profiler::window::{Count, Rules, Told};
 use wattgate_profiler::world::{Event, Exit, World};
+use wattgate_runtime::format::Kind;
 use wattgate_runtime::{Milliwatts, PowerMode};
 use wattgate_simulated_board::recording::{RecordedBoard, corpus};
 use wattgate_simulated_board::tree::Tree;

@@ -71,7 +71,7 @@ pub struct Single {
 /// The advice for a workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The board.
     pub device: String,

@@ -81,7 +81,7 @@ pub struct Variation {
 /// All answers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Breakdown {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The board.
     pub device: String,

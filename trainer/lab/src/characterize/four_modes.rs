@@ -34,9 +34,9 @@ pub enum FourModesError {
         "the corpora are of `{first}` and `{found}`, expected one board; leave out those of the other"
     )]
     Boards { first: String, found: String },
-    /// Measured and simulated corpora are mixed.
+    /// Corpora of several kinds are mixed.
     #[error(
-        "some corpora are measured and some simulated, expected one kind; leave out those of the other"
+        "the corpora have several kinds, such as measured and simulated, expected one; leave out those of the others"
     )]
     Kinds,
     /// A stored set has a mode twice.
@@ -91,7 +91,7 @@ impl Network {
 /// The four modes of a board, as they are stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FourModes {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The board.
     pub device: String,

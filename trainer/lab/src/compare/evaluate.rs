@@ -156,7 +156,7 @@ impl Comparison<'_> {
 /// The corpus and reference of a result.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Subject {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The corpus file.
     pub corpus: String,

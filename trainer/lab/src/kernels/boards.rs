@@ -59,7 +59,7 @@ pub struct UnitDifference {
 /// The gains of a corpus.
 #[derive(Clone, Debug, Serialize)]
 pub struct Boards {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The board.
     pub device: String,

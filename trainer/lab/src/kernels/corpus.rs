@@ -6,7 +6,7 @@
 //! needs may be absent. `kernel_size`, `stride`, `padding` and `dilation` name both sides of a square
 //! window, and `in_channels` is another name of `channels`. A knob that the board does not vary is blank
 //! in all rows, or its column is absent. A blank time or power is unknown; a row has at least one of
-//! both. The optional column `kind` (`measured`, the default, or `simulated`) is the same in all rows.
+//! both. The optional column `kind` (`measured`, the default, `simulated` or `recorded`) is the same in all rows.
 //! Further columns are ignored. Repeats are rows of their own. The text may have any dialect of [`delimited`].
 //!
 //! Rows are streamed: memory grows by about a hundred bytes a row.
@@ -72,7 +72,7 @@ pub struct Row {
 pub struct KernelCorpus {
     /// The board.
     pub device: String,
-    /// Measured or simulated.
+    /// Measured, simulated or recorded.
     pub kind: wattgate_runtime::format::Kind,
     /// The names of the units, in the order of the rows.
     pub units: Vec<String>,

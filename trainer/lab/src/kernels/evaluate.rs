@@ -48,7 +48,7 @@ pub enum ScoreError {
 /// The scores of a corpus.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evaluation {
-    /// `measured` or `simulated`.
+    /// `measured`, `simulated` or `recorded`.
     pub kind: String,
     /// The board.
     pub device: String,

@@ -133,7 +133,7 @@ pub fn fit(
         return Err(ScoreError::OneUnit);
     }
     let mut models = KernelModels {
-        is_simulated: corpus.kind == wattgate_runtime::format::Kind::Simulated,
+        is_simulated: corpus.kind != wattgate_runtime::format::Kind::Measured,
         device: corpus.device.clone(),
         units: corpus.units.clone(),
         rows: corpus.rows.iter().map(|rows| rows.len() as u64).sum(),

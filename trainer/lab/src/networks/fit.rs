@@ -500,15 +500,14 @@ pub fn fit(
         Some(_) => network.corrected(&known, options.seed)?,
         None => network.surface(),
     };
-    let simulated = network.models.is_simulated
-        || corpus.is_some_and(|corpus| corpus.kind == wattgate_runtime::format::Kind::Simulated);
+    let kind = match network.models.is_simulated {
+        true => wattgate_runtime::format::Kind::Simulated,
+        false => corpus.map(|corpus| corpus.kind).unwrap_or_default(),
+    };
     let origin = Origin {
         grid: network.grid.clone(),
         profiled: options.profiled,
-        kind: match simulated {
-            true => wattgate_runtime::format::Kind::Simulated,
-            false => wattgate_runtime::format::Kind::Measured,
-        },
+        kind,
         device: network.models.device.clone(),
         workload: options.workload.to_owned(),
         minibatch: Some(options.batch),

@@ -96,9 +96,10 @@ fn parse<R: Read>(
             return Ok(());
         }
         let device = fields::name(field(0))?;
-        if fields::kind(optional("kind", kind))? == Kind::Simulated {
+        let kind = fields::kind(optional("kind", kind))?;
+        if kind != Kind::Measured {
             let expected = "`measured`, which is what a real board did";
-            return Err(bad("kind", expected, "simulated").into());
+            return Err(bad("kind", expected, &kind.to_string()).into());
         }
         let minibatch = optional("minibatch", minibatch);
         let minibatch = match minibatch.1 {

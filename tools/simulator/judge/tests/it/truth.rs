@@ -173,9 +173,11 @@ fn a_profiler_on_a_recorded_board_reads_noisy_rows() {
     let path = recorded.folder.path().join("noisy.csv");
     let text = fs::read_to_string(&path).expect("written");
     let mut lines = text.lines().skip(1);
-    assert!(lines.all(|line| line.contains(",simulated,")), "{text}");
-    // A recording refuses rows that say so.
-    fs::write(&path, text.replace(",simulated,", ",measured,")).expect("written");
+    assert!(lines.all(|line| line.contains(",recorded,")), "{text}");
+    let refused = corpus::read(&path, None).expect_err("no truth");
+    let expected = "line 2: column `kind`: expected `measured`, which is what a real board did, found `recorded`";
+    assert!(refused.to_string().contains(expected), "{refused}");
+    fs::write(&path, text.replace(",recorded,", ",measured,")).expect("written");
     let rows = |path: &Path| -> BTreeMap<_, _> {
         let rows = corpus::read(path, None).expect("a corpus").rows.into_iter();
         rows.map(|row| (row.knobs, [row.time_ms, row.power_mw]))

@@ -44,7 +44,7 @@ Options:
   -o, --output FILE     The corpus
   -h, --help            Print this
 
-The rows have the kind `simulated`.
+The rows have the kind `simulated`, with --truth `recorded`.
 ";
 
 const EXAMPLE: &str = "\
