@@ -20,7 +20,7 @@ use crate::gpu::Gpu;
 use crate::identity::Identity;
 use crate::knobs::Knobs;
 use crate::memory::Memory;
-use crate::nvpmodel::{Masks, Nvpmodel};
+use crate::nvpmodel::{Gated, Masks, Nvpmodel};
 use crate::obedience::Obedience;
 use crate::power::{Rails, SampleError};
 use crate::presets::Preset;
@@ -302,6 +302,11 @@ impl Board {
     /// boards without the mask.
     pub fn tpc_pg_mask(&self) -> Option<u32> {
         self.nvpmodel.tpc_pg_mask
+    }
+
+    /// The part of the GPU that is gated off until a reboot; `None` if nothing is.
+    pub fn gated(&self) -> Option<Gated> {
+        self.nvpmodel.gated()
     }
 
     /// The power-gating masks of the GPU; this crate never writes them.

@@ -83,7 +83,7 @@ pub use files::{Disk, Files, KnobError, Refusal};
 pub use identity::{Identity, serial_number};
 pub use journal::ChangeError;
 pub use mode::{Applied, ApplyError};
-pub use nvpmodel::Masks;
+pub use nvpmodel::{Gated, Masks};
 pub use power::SampleError;
 pub use presets::Preset;
 pub use rail::SampleFault;

@@ -1,6 +1,7 @@
 //! Settings of nvpmodel: the masks, which need a reboot and are only read, and the id of its mode
 //! (`jetson-platform.md`, sections 3.1 and 4.1).
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::cpu::Cpus;
@@ -28,6 +29,34 @@ pub struct Masks {
     pub tpc: Option<i64>,
     /// A set bit gates an FBP.
     pub fbp: Option<i64>,
+}
+
+/// A part of the GPU that nvpmodel has gated off, until a reboot in another of its modes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gated {
+    /// The mask: a set bit gates a TPC.
+    pub mask: u32,
+    /// The id and the name of the first mode of nvpmodel that gates none.
+    pub without: Option<(u32, String)>,
+}
+
+impl fmt::Display for Gated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tpcs = self.mask.count_ones();
+        let mask = self.mask;
+        match tpcs {
+            1 => write!(f, "1 TPC of the GPU is off (mask {mask})")?,
+            _ => write!(f, "{tpcs} TPCs of the GPU are off (mask {mask})")?,
+        }
+        match &self.without {
+            Some((id, name)) => write!(
+                f,
+                "; `nvpmodel -m {id}` ({name}) and a reboot give them back: with more of them at a lower clock, a GPU \
+                 does the same for less power"
+            ),
+            None => f.write_str("; no mode of nvpmodel gives them back"),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +105,19 @@ impl Nvpmodel {
         }
     }
 
+    /// What is gated off; `None` if nothing is, or if the board does not tell.
+    pub(crate) fn gated(&self) -> Option<Gated> {
+        let mask = self.tpc_pg_mask.filter(|mask| *mask > 0)?;
+        let without = self
+            .presets
+            .iter()
+            .find(|preset| preset.tpc_pg_mask == Some(0));
+        Some(Gated {
+            mask,
+            without: without.map(|preset| (preset.id, preset.name.clone())),
+        })
+    }
+
     pub(crate) fn mode(&self, files: &impl Files) -> Option<u32> {
         let mut buffer = [0; 128];
         let text = files.read(&self.status, &mut buffer).ok()?;
@@ -91,4 +133,30 @@ fn static_mask<F: Files>(search: &mut Search<F>) -> Option<u32> {
     let mut words = text.split_whitespace();
     let mask = words.find_map(|word| word.strip_prefix("gpu_pg_mask_param=")?.parse().ok());
     mask.filter(|mask| *mask != NO_MASK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gated_is_told_in_words() {
+        let mut gated = Gated {
+            mask: 240,
+            without: Some((0, "MAXN".to_owned())),
+        };
+        let text = gated.to_string();
+        assert!(
+            text.starts_with(
+                "4 TPCs of the GPU are off (mask 240); `nvpmodel -m 0` (MAXN) and a reboot"
+            ),
+            "{text}"
+        );
+        gated.mask = 1;
+        assert!(
+            gated
+                .to_string()
+                .starts_with("1 TPC of the GPU is off (mask 1)")
+        );
+    }
 }

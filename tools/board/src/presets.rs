@@ -13,6 +13,8 @@ pub struct Preset {
     pub(crate) cores: u32,
     /// Ceilings in kHz of the CPU, the GPU and the memory; `None` without one.
     pub(crate) ceilings: [Option<u32>; 3],
+    /// The TPCs that it gates, one bit each; `None` if it says nothing of them.
+    pub(crate) tpc_pg_mask: Option<u32>,
 }
 
 impl Preset {
@@ -47,6 +49,7 @@ struct Raw {
     online: Vec<(u32, bool)>,
     /// Clocks with their ceiling in kHz; `None` for −1, which lifts it.
     ceilings: Vec<(String, Option<u32>)>,
+    tpc_pg_mask: Option<u32>,
 }
 
 /// The presets of a configuration. `cluster` has the cores of the cluster that a core belongs to. Lines that are
@@ -114,6 +117,10 @@ impl Raw {
             self.online.extend(core.map(|core| (core, value == 1)));
             return;
         }
+        if name == "TPC_PG_MASK" {
+            self.tpc_pg_mask = u32::try_from(value).ok();
+            return;
+        }
         let per_khz = match clock {
             "GPU" | "EMC" => 1_000,
             _ if clock.starts_with("CPU_") => 1,
@@ -159,6 +166,7 @@ impl Raw {
             name: self.name,
             cores,
             ceilings,
+            tpc_pg_mask: self.tpc_pg_mask,
         }
     }
 }

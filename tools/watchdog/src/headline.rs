@@ -108,6 +108,9 @@ impl Headline<'_> {
                 "no model of the workload: `wattgate learn` makes one, with which the board is faster under this limit"
             )?;
         }
+        if let Some(gated) = &report.gated {
+            writeln!(f, "{gated}")?;
+        }
         if let Some(by) = &report.throttled {
             writeln!(f, "slowed by {by}: the clocks are lower than the mode")?;
         }

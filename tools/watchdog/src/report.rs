@@ -97,6 +97,9 @@ pub struct Report {
     pub least_mw: u32,
     /// File name of the model; `None`: the limit is held by measurement alone.
     pub model: Option<String>,
+    /// The part of the GPU that is gated off until a reboot, and what gives it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gated: Option<String>,
     /// Whether the model was made of this unit of the board, and what it costs if not.
     #[serde(default)]
     pub unit: String,
@@ -398,6 +401,7 @@ impl Display for Report {
             .as_deref()
             .unwrap_or("none; `wattgate learn` makes one");
         writeln!(f, "model {model}")?;
+        known(f, "gated", self.gated.as_ref())?;
         if !self.unit.is_empty() {
             writeln!(f, "unit {}", self.unit)?;
         }
@@ -573,6 +577,7 @@ pub mod tests {
             oc3_per_min: Some(456),
             least_mw: 6_100,
             model: Some("model.wgt".to_owned()),
+            gated: None,
             unit: "8ff8117c, profiled for the model".to_owned(),
             observed: None,
             aim: None,

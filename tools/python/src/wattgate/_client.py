@@ -166,8 +166,8 @@ class Report:
     limit_from: str
     #: Predicted power of the safe mode; a lower limit cannot be held.
     least_mw: int
-    #: File name of the model.
-    model: str
+    #: File name of the model; ``None``: the limit is held by measurement alone.
+    model: Optional[str]
     # Counters since the start of the daemon.
     #: How often the power exceeded ``allowed_mw``.
     violations: int
@@ -197,6 +197,10 @@ class Report:
     over_for_ms: Optional[int] = None
     #: Whether a reboot would lose a change of the lowerings.
     unsaved: bool = False
+    #: The most that the next faster mode would draw; ``None`` in the fastest one.
+    faster_mw: Optional[int] = None
+    #: The part of the GPU that is gated off until a reboot, and what gives it back.
+    gated: Optional[str] = None
     #: Whether the model was made of this unit of the board, and what it costs if not.
     unit: str = ""
     #: All lowerings and leases.
@@ -292,7 +296,7 @@ class Client:
         return self._ask({"set_limit": _limit(power_mw, average_mw, window_ms, for_ms)})
 
     def set_model(self, name: Union[str, "os.PathLike[str]"]) -> Report:
-        """Loads another model from the folder of the config's model, by its name or path."""
+        """Loads another model from the folder of the daemon's models, by its name or path."""
         return self._ask({"set_model": _text("name", name)})
 
     def lease(

@@ -56,6 +56,7 @@ Keys of the object:
   power         list of the measured rails
   offset_mw     typical offset of the power sensor, which is subtracted from the limit
   missing       list of messages about files that the board lacks
+  gated         the part of the GPU that nvpmodel has gated off, and what gives it back
   left_out      list of messages about values of the model's grid that the board lacks
   distrusted    why the model's predictions are not used
   modes         number of modes that the board supports
@@ -193,6 +194,9 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
     for missing in setup.board.missing() {
         line("missing", missing);
     }
+    if let Some(gated) = setup.board.gated() {
+        line("gated", &gated);
+    }
     for left_out in &setup.choices.left_out {
         line("left out", left_out);
     }
@@ -291,6 +295,7 @@ fn json(setup: &Setup) -> Value {
         "power": board.rails().collect::<Vec<&str>>(),
         "offset_mw": board.sensor_offset().0,
         "missing": board.missing().iter().map(texts).collect::<Vec<String>>(),
+        "gated": board.gated().map(|it| it.to_string()),
         "left_out": choices.left_out,
         "distrusted": choices.distrust.map(|it| it.to_string()),
         "unwritable": unwritable,

@@ -32,7 +32,8 @@ the lowered limits), average_mw and average_window_ms (absent
 without an average), throttled (cooling, firmware), temperature_mc, input_mv, input_ma, the clocks
 that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
 boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the
-least predicted power of all modes), model, unit (whether the model was made of this unit of the board, or what was
+least predicted power of all modes), model (absent without one), gated (the part of the GPU that is gated off until a
+reboot, and what gives it back), unit (whether the model was made of this unit of the board, or what was
 learned of it, and what that costs in a mode without measurement). observed (of a daemon that only observes: for_ms,
 highest_mw, speed_over_pct and speed_within_pct, the speed in the modes that it would have set, in percent of the board's, while
 the power was over allowed_mw and else, and would_set, the mode of now, with power_mw and speed_pct). aim (what is minimised below the limit, and the

@@ -403,6 +403,7 @@ impl<F: Files> Daemon<F> {
             oc3_events,
             least_mw: self.control.least_power().0,
             model: model.map(|it| it.to_string_lossy().into_owned()),
+            gated: self.control.board().gated().map(|it| it.to_string()),
             unit: self.control.choices().of_unit(status.allowed),
             observed: self.observer.as_ref().map(Observer::report),
             aim: None,

@@ -29,6 +29,7 @@ Keys of the object:
   zones             list of the thermal zones
   tpc_mask          TPC mask; null if the board has none
   fbp_mask          FBP mask; null if the board has none
+  gated             what the TPC mask gates off, and what gives it back; null if nothing is
   nvpmodel          mode of nvpmodel
   now               present mode as text, or why it cannot be read
   missing           list of messages about files that the board lacks
@@ -54,6 +55,7 @@ pub struct Summary {
     pub zones: Vec<String>,
     pub tpc_mask: Option<i64>,
     pub fbp_mask: Option<i64>,
+    pub gated: Option<String>,
     pub nvpmodel: Option<u32>,
     pub now: String,
     pub missing: Vec<String>,
@@ -100,6 +102,7 @@ impl Summary {
             zones: board.thermal_zones().map(str::to_owned).collect(),
             tpc_mask: masks.tpc,
             fbp_mask: masks.fbp,
+            gated: board.gated().map(|gated| gated.to_string()),
             nvpmodel: board.nvpmodel_mode(files),
             now: board.current(files).to_string(),
             missing: missing.collect(),
@@ -132,6 +135,9 @@ impl Display for Summary {
         let masks = [("TPC", self.tpc_mask), ("FBP", self.fbp_mask)].into_iter();
         let masks = masks.filter_map(|(name, mask)| Some(format!("{name} {}", mask?)));
         line("masks", &Listed(&masks.collect::<Vec<_>>()))?;
+        if let Some(gated) = &self.gated {
+            line("gated", gated)?;
+        }
         match self.nvpmodel {
             Some(mode) => line("nvpmodel", &format_args!("mode {mode}"))?,
             None => line("nvpmodel", &"mode not known")?,

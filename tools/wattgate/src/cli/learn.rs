@@ -159,6 +159,11 @@ fn learn(
         }
     }
     let is_for_daemon = site.right.limit_of_daemon().is_some();
+    if let Some(gated) = site.board.gated() {
+        note(format_args!(
+            "{gated}; a model is of the board as it is now"
+        ));
+    }
     let device = site.device.clone();
     let place = |workload: &str| {
         let path = model.clone();
