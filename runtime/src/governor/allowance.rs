@@ -1,7 +1,8 @@
-//! The allowed reading: the limit, reduced for an average, a budget, derating and the sensor's
+//! The allowed reading: the limit, reduced for an average, a budget, the supply, derating and the sensor's
 //! errors.
 
 use super::interface::{Average, Budget, Limit, Settings};
+use super::supply::Supply;
 use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Derating for over-current events and heat: its step, the interval between steps while the cause
@@ -30,6 +31,8 @@ fn scaled(value: u32, q16: u32) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Allowance {
     limit: Limit,
+    /// What limit, average and budget are of. Here alone they become the module's.
+    supply: Supply,
     /// The last average that was set, what was spent of it, and what is left of the last budget. A limit without an average
     /// or a budget keeps them for the next one that has it.
     average: Option<Average>,
@@ -48,6 +51,7 @@ impl Allowance {
     pub const fn new(limit: Limit) -> Self {
         Self {
             limit,
+            supply: Supply::NONE,
             average: limit.average,
             spent: Spent::new(limit.average),
             remaining: match limit.budget {
@@ -79,6 +83,16 @@ impl Allowance {
         self.limit = limit;
     }
 
+    /// What limit, average and budget are of.
+    pub fn supply(&self) -> Supply {
+        self.supply
+    }
+
+    /// Replaces the supply. What was spent still counts.
+    pub fn set_supply(&mut self, supply: Supply) {
+        self.supply = supply;
+    }
+
     /// What is left of the budget, in mJ; `None` without one.
     pub fn budget_left(&self) -> Option<u64> {
         let remaining = self.remaining.as_ref();
@@ -86,8 +100,9 @@ impl Allowance {
         remaining.map(Remaining::millijoules)
     }
 
-    /// Books an energy in µJ that was drawn in a time in ms.
+    /// Books an energy in µJ that the module drew in a time in ms.
     pub fn spend(&mut self, microjoules: u64, milliseconds: u64) {
+        let microjoules = self.supply.energy(microjoules, milliseconds);
         self.spent.spend(microjoules, milliseconds);
         if let Some(remaining) = &mut self.remaining {
             remaining.spend(microjoules, milliseconds);
@@ -142,8 +157,9 @@ impl Allowance {
         self.shown(power.0, settings).min(self.reading(settings))
     }
 
-    /// What the sensor may show at a true power in mW.
+    /// What the sensor may show at a true power of the supply in mW. Heat and over-current derate the module alone.
     fn shown(&self, power: u32, settings: &Settings) -> Milliwatts {
+        let Milliwatts(power) = self.supply.module(Milliwatts(power));
         let power = scaled(power, ONE_Q16 - self.derate);
         let power = power.saturating_sub(settings.sensor_offset.0);
         let gain = u64::from(ONE_Q16) + u64::from(settings.sensor_gain);

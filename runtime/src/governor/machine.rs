@@ -12,6 +12,7 @@ use super::policy::LEAST_GAIN;
 use super::pursuit::Pursuit;
 use super::sensor::Sensor;
 use super::stay::Stay;
+use super::supply::Supply;
 
 use crate::estimator::{Estimator, LONGEST_TIME_CONSTANT, MOST_CHIPS};
 use crate::front::{Front, Refusal};
@@ -179,8 +180,26 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         if self.allowance.limit() == limit {
             return;
         }
-        let (now, before) = (self.clock.now(), self.allowed());
+        let before = self.allowed();
         self.allowance.set_limit(limit);
+        self.note_lowered(before);
+        self.steps_up.fill(self.clock.now());
+    }
+
+    /// Makes limit, average and budget those of the supply that feeds the module, in place of the module's. Energies that are
+    /// booked so far stay, and so does everything learned.
+    pub fn set_supply(&mut self, supply: Supply) {
+        if self.allowance.supply() == supply {
+            return;
+        }
+        let before = self.allowed();
+        self.allowance.set_supply(supply);
+        self.note_lowered(before);
+    }
+
+    /// Remembers what was allowed `before`, if that was more.
+    fn note_lowered(&mut self, before: f32) {
+        let now = self.clock.now();
         self.lowered = match self.allowed() < before {
             // The highest of several limits within a window counts.
             true => Some(Lowered {
@@ -194,7 +213,6 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             }),
             false => None,
         };
-        self.steps_up.fill(now);
     }
 
     /// The power of the highest load that is remembered, in the present mode or in the measured one next to it;

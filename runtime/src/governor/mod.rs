@@ -103,6 +103,7 @@ mod pursuit;
 mod sensor;
 mod stay;
 mod steps;
+mod supply;
 
 pub use clock::LONGEST_GAP;
 pub use interface::{
@@ -111,3 +112,4 @@ pub use interface::{
 };
 pub use machine::{Governor, STEP_UP_REFILL, STEPS_UP};
 pub use pursuit::Aim;
+pub use supply::Supply;

@@ -162,6 +162,13 @@ impl Board {
         self.rails.labels()
     }
 
+    /// The directory of the sensor of each of [`Self::rails`], with the rail's label.
+    pub fn sensor_devices(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let input = self.rails.input();
+        let input = input.map(|input| (input.device(), &*input.label));
+        self.rails.devices().chain(input)
+    }
+
     /// Reads the total power from the sensors of [`Self::rails`]. Does not allocate on a disk.
     pub fn sample(&mut self, files: &impl Files) -> Result<Sample, SampleError> {
         self.rails.sample(files)

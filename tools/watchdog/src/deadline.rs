@@ -5,6 +5,7 @@
 //! with `TimedOut`, and so do further reads until the thread is back. The control then acts as if the
 //! sensor were lost. All other files are read as [`Disk`] reads them. Reads do not allocate.
 
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,13 +25,15 @@ const PATH: usize = 384;
 /// Longest text of a sensor.
 const TEXT: usize = 64;
 
-/// The board's files. Dropping it ends the thread once its last read is over.
+/// The board's files. Dropping it ends the threads once their last reads are over.
 #[derive(Debug)]
 pub struct InTime {
     /// Without it, sensors are read without a deadline.
     desk: Option<Arc<Desk>>,
     /// Whether every write is refused.
     is_read_only: bool,
+    /// The supply's meter, with a thread of its own: if it hangs, the sensors are read as before.
+    meter: Option<(Box<Path>, Arc<Desk>)>,
 }
 
 /// Where the two threads meet.
@@ -81,6 +84,7 @@ impl InTime {
         Self {
             desk: None,
             is_read_only: false,
+            meter: None,
         }
     }
 
@@ -93,17 +97,17 @@ impl InTime {
 
     /// Starts the thread.
     pub fn new() -> io::Result<Self> {
-        let desk = Arc::new(Desk {
-            state: Mutex::new(State::Idle),
-            changed: Condvar::new(),
-        });
-        let its = Arc::clone(&desk);
-        thread::Builder::new()
-            .name("sensors".to_owned())
-            .stack_size(64 << 10)
-            .spawn(move || its.answer())?;
+        Self::with_meter(None)
+    }
+
+    /// Starts the thread, and one for the supply's meter if there is one. A read of this file never waits: it returns what
+    /// was read since the last one, or `WouldBlock`.
+    pub fn with_meter(meter: Option<&Path>) -> io::Result<Self> {
+        let meter =
+            meter.map(|path| Ok::<_, io::Error>((path.into(), Desk::open("meter", read_file)?)));
         Ok(Self {
-            desk: Some(desk),
+            desk: Some(Desk::open("sensors", read)?),
+            meter: meter.transpose()?,
             is_read_only: false,
         })
     }
@@ -111,14 +115,45 @@ impl InTime {
 
 impl Drop for InTime {
     fn drop(&mut self) {
-        if let Some(desk) = &self.desk {
+        let meter = self.meter.as_ref().map(|(_, desk)| desk);
+        for desk in self.desk.iter().chain(meter) {
             *desk.lock() = State::Over;
             desk.changed.notify_all();
         }
     }
 }
 
+/// How a thread reads a path.
+type Read = fn(&[u8]) -> Result<Text<TEXT>, Refusal>;
+
 impl Desk {
+    /// Starts a thread that reads.
+    fn open(name: &str, read: Read) -> io::Result<Arc<Self>> {
+        let desk = Arc::new(Self {
+            state: Mutex::new(State::Idle),
+            changed: Condvar::new(),
+        });
+        let its = Arc::clone(&desk);
+        thread::Builder::new()
+            .name(name.to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || its.answer(read))?;
+        Ok(desk)
+    }
+
+    /// Takes the last answer, and asks for the next one.
+    fn take(&self, path: Text<PATH>) -> io::Result<Text<TEXT>> {
+        let mut state = self.lock();
+        let answer = match *state {
+            State::Answered(answer) => answer.map_err(io::Error::from),
+            State::Idle => Err(ErrorKind::WouldBlock.into()),
+            _ => return Err(ErrorKind::WouldBlock.into()),
+        };
+        *state = State::Asked(path);
+        self.changed.notify_all();
+        answer
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // No thread panics while it has the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,7 +190,7 @@ impl Desk {
     }
 
     /// Answers until the end.
-    fn answer(&self) {
+    fn answer(&self, read: Read) {
         let mut state = self.lock();
         loop {
             let path = match *state {
@@ -194,6 +229,15 @@ fn read(path: &[u8]) -> Result<Text<TEXT>, Refusal> {
     })
 }
 
+/// As [`read`], but of a regular file alone: `Unsupported` for a folder, a pipe or a device.
+fn read_file(path: &[u8]) -> Result<Text<TEXT>, Refusal> {
+    let found = fs::metadata(std::ffi::OsStr::from_bytes(path)).map_err(Refusal::from)?;
+    match found.is_file() {
+        true => read(path),
+        false => Err(io::Error::from(ErrorKind::Unsupported).into()),
+    }
+}
+
 /// Whether the file shows a register of a power sensor.
 fn is_sensor(path: &Path) -> bool {
     let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
@@ -203,11 +247,16 @@ fn is_sensor(path: &Path) -> bool {
 
 impl Files for InTime {
     fn read<'b>(&self, path: &Path, buffer: &'b mut [u8]) -> io::Result<&'b str> {
+        let meter = self.meter.as_ref().filter(|(meter, _)| **meter == *path);
         let desk = self.desk.as_ref().filter(|_| is_sensor(path));
-        let Some((desk, asked)) = desk.zip(Text::from_bytes(path.as_os_str().as_bytes())) else {
-            return Disk.read(path, buffer);
+        let asked = Text::from_bytes(path.as_os_str().as_bytes());
+        let text = match (meter, desk, asked) {
+            (Some((_, meter)), _, Some(asked)) => meter.take(asked)?,
+            // Without a thread it might hang for ever.
+            (Some(_), ..) => return Err(ErrorKind::InvalidFilename.into()),
+            (None, Some(desk), Some(asked)) => desk.read(asked)?,
+            _ => return Disk.read(path, buffer),
         };
-        let text = desk.read(asked)?;
         let place = buffer.get_mut(..text.length);
         let place = place.ok_or(ErrorKind::FileTooLarge)?;
         place.copy_from_slice(text.bytes());
@@ -232,7 +281,6 @@ impl Files for InTime {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::process::Command;
     use std::time::Instant;
 
@@ -298,6 +346,62 @@ mod tests {
             found = files.read(&works, &mut [0; 64]).map(str::to_owned);
         }
         assert_eq!(found.expect("read"), "5000\n");
+    }
+
+    /// Reads a file again while the answer is `kind`.
+    fn after(kind: ErrorKind, files: &InTime, path: &Path) -> io::Result<String> {
+        let start = Instant::now();
+        loop {
+            match files.read(path, &mut [0; 64]) {
+                Err(error) if error.kind() == kind && start.elapsed().as_secs() < 60 => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                read => return read.map(str::to_owned),
+            }
+        }
+    }
+
+    #[test]
+    fn a_meter_never_waits_and_what_it_shows_comes_later() {
+        let folder = folder();
+        let path = folder.path().join("power1_input");
+        let files = InTime::with_meter(Some(&path)).expect("threads");
+        let answer = || after(ErrorKind::WouldBlock, &files, &path);
+        let error = files.read(&path, &mut [0; 64]).expect_err("asked");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        let error = answer().expect_err("missing");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        fs::write(&path, "18200000\n").expect("written");
+        // The answer from before the write comes first.
+        let answers = [(); 2].map(|()| answer());
+        assert_eq!(answers[1].as_deref().ok(), Some("18200000\n"));
+        fs::remove_file(&path).expect("removed");
+        pipe(&path);
+        let answers = [(); 2].map(|()| answer());
+        let error = answers[1].as_ref().expect_err("a pipe");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn a_meter_that_hangs_holds_up_no_sensor() {
+        let folder = folder();
+        let (meter, sensor) = (folder.path().join("plug"), folder.path().join("in1_input"));
+        fs::write(&sensor, "5000\n").expect("written");
+        // As a driver that waits for its device does.
+        let hangs: Read = |_| {
+            thread::sleep(Duration::from_secs(120));
+            Err(io::Error::from(ErrorKind::TimedOut).into())
+        };
+        let desk = Desk::open("meter", hangs).expect("a thread");
+        let mut files = InTime::new().expect("a thread");
+        files.meter = Some((meter.as_path().into(), desk));
+        for _ in 0..10 {
+            let error = files.read(&meter, &mut [0; 64]).expect_err("hangs");
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            // Other work on this machine may make it late.
+            let read = after(ErrorKind::TimedOut, &files, &sensor);
+            assert_eq!(read.expect("read"), "5000\n");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use wattgate_runtime::Milliwatts;
 
-use crate::quantity::{Span, Thousandths, Watts};
+use crate::quantity::{Place, Placed, Span, Thousandths};
 use crate::report::{NOT_HOLDING, OBSERVING, OVER_LIMIT, Report, Source, YIELDED};
 
 /// A sentence, and one more line for each thing that a user should know.
@@ -13,9 +13,9 @@ pub struct Headline<'a>(pub &'a Report);
 impl Display for Headline<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.0;
-        let limit = Watts(Milliwatts(report.limit_mw));
+        let limit = report.at_limit(Milliwatts(report.limit_mw));
         let now = report
-            .measured_mw
+            .measured_at_limit()
             .map_or("no mean of the power yet".to_owned(), |mw| {
                 format!("{} W now", tenths(mw))
             });
@@ -60,7 +60,7 @@ impl Display for Headline<'_> {
 }
 
 impl Headline<'_> {
-    fn holding(&self, f: &mut fmt::Formatter<'_>, limit: &Watts, now: &str) -> fmt::Result {
+    fn holding(&self, f: &mut fmt::Formatter<'_>, limit: &Placed, now: &str) -> fmt::Result {
         let report = self.0;
         write!(f, "holding {limit}: {now}")?;
         let step = report.steps.and(report.step).filter(|step| step.us > 0);
@@ -81,10 +81,19 @@ impl Headline<'_> {
         match report.faster_mw {
             Some(faster) => writeln!(
                 f,
-                "; the next faster mode would draw up to {} W",
-                tenths(faster)
+                "; the next faster mode would draw up to {} W{}",
+                tenths(faster),
+                self.at_module()
             ),
             None => writeln!(f),
+        }
+    }
+
+    /// After a power of the module, where the limit is another place's.
+    fn at_module(&self) -> &'static str {
+        match self.0.limit_at {
+            Place::Module => "",
+            Place::Supply => " at the module",
         }
     }
 
@@ -114,11 +123,18 @@ impl Headline<'_> {
         if let Some(by) = &report.throttled {
             writeln!(f, "slowed by {by}: the clocks are lower than the mode")?;
         }
-        if report.allowed_mw + report.allowed_mw / 20 < report.limit_mw {
+        if let Some(fault) = &report.meter_fault {
             writeln!(
                 f,
-                "{} W are allowed now, for heat, over-current, an average or a budget",
-                tenths(report.allowed_mw)
+                "the supply's meter counts as absent: {fault}; the limit holds by what the module draws"
+            )?;
+        }
+        if report.allowed_mw + report.allowed_mw / 20 < report.limit_of_module().0 {
+            writeln!(
+                f,
+                "{} W{} are allowed now, for heat, over-current, an average or a budget",
+                tenths(report.allowed_mw),
+                self.at_module()
             )?;
         }
         if let Some(unmet) = &report.unmet {
@@ -156,6 +172,9 @@ mod tests {
             throttled: None,
             unmet: None,
             disobedient: Vec::new(),
+            limit_at: Place::Module,
+            module_limit_mw: None,
+            meter_fault: None,
             ..sample()
         }
     }
@@ -179,6 +198,29 @@ mod tests {
         assert_eq!(
             Headline(&stepping).to_string(),
             "holding 15 W: 14.2 W now; yolo at 43.1 steps/s, 0.431 J a step\n"
+        );
+    }
+
+    #[test]
+    fn a_limit_of_the_supply_is_compared_with_the_supply_s_power() {
+        let fed = Report {
+            limit_at: Place::Supply,
+            module_limit_mw: Some(12_000),
+            allowed_mw: 11_800,
+            ..calm()
+        };
+        let line = "holding 15 W at the supply: 14.9 W now; nobody reports steps; the next faster mode would draw up to 15.2 W \
+                    at the module\n";
+        assert_eq!(Headline(&fed).to_string(), line);
+        let faulty = Report {
+            meter_fault: Some("does not answer".to_owned()),
+            ..fed
+        };
+        assert_eq!(
+            Headline(&faulty).to_string(),
+            format!(
+                "{line}the supply's meter counts as absent: does not answer; the limit holds by what the module draws\n"
+            )
         );
     }
 

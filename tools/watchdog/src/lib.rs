@@ -12,6 +12,7 @@
 //! | what is known without a model | [`generic`], [`thinning`], [`distrust`] |
 //! | one control cycle; sensors that do not answer | [`control`], [`deadline`] |
 //! | what a daemon that writes nothing would set; its record | [`observer`], [`record`] |
+//! | the supply that limits may be of, and its meter | [`supply`], [`meter`] |
 //! | limits and models that change at run time | [`daemon`] |
 //! | status for clients and Prometheus | [`report`], [`headline`], [`counters`], [`serve`] |
 //! | which limit holds, and who set it; saved | [`limits`], [`saver`] |
@@ -45,6 +46,7 @@ pub mod lesson;
 pub mod limits;
 pub mod lock;
 pub mod log;
+pub mod meter;
 pub mod observer;
 pub mod quantity;
 pub mod record;
@@ -57,5 +59,6 @@ pub mod sd_notify;
 pub mod serve;
 pub mod setup;
 pub mod sudo_user;
+pub mod supply;
 pub mod thinning;
 pub mod unit;

@@ -48,6 +48,7 @@ pub struct Look {
     pub measured: Option<Milliwatts>,
     /// What the limit allows, less the sensor's errors.
     pub allowed: Milliwatts,
+    /// The limit; of a supply's, what it leaves for the module.
     pub limit: Milliwatts,
     /// Load of the GPU in permille.
     pub gpu_load: Option<u16>,

@@ -147,6 +147,41 @@ impl fmt::Display for Watts {
     }
 }
 
+/// Where a power is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// By the module, whose sensor the board has.
+    #[default]
+    Module,
+    /// By the supply, which feeds the module and all else.
+    Supply,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Module => "module",
+            Self::Supply => "supply",
+        })
+    }
+}
+
+/// A power, and where it is drawn if both places are in question: `27.5 W at the supply`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed(pub Milliwatts, pub Option<Place>);
+
+impl fmt::Display for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(power, place) = self;
+        Watts(*power).fmt(f)?;
+        match place {
+            Some(place) => write!(f, " at the {place}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A number of thousandths as a decimal number without zeros at its end: `27.5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thousandths(pub u64);
@@ -242,6 +277,25 @@ impl TryFrom<f64> for Margin {
         match (0.05..=1.0).contains(&part) {
             true => Ok(Self(part)),
             false => Err(format!("{part}: expected a part of the limit, 0.05 to 1")),
+        }
+    }
+}
+
+/// The part of a supply's power that arrives at the module, in ppm: `0.9`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Efficiency(pub u32);
+
+impl TryFrom<f64> for Efficiency {
+    type Error = String;
+
+    fn try_from(part: f64) -> Result<Self, String> {
+        match (0.1..=1.0).contains(&part) {
+            // Rounded down, the module gets less.
+            true => Ok(Self((part * 1e6 + 1e-3) as u32)),
+            false => Err(format!(
+                "the efficiency is {part}, expected the part of the supply's power that arrives at the module: 0.1 to 1"
+            )),
         }
     }
 }

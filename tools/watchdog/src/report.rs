@@ -5,11 +5,11 @@ use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 use wattgate_runtime::governor::{Cause, State};
-use wattgate_runtime::{Milliseconds, PowerMode};
+use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode};
 
 use crate::limits::Setter;
 pub use crate::limits::Source;
-use crate::quantity::{Span, Thousandths};
+use crate::quantity::{Place, Placed, Span, Thousandths};
 
 /// The daemon's status in whole numbers. A value that is unknown or not set is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,26 @@ pub struct Report {
     pub average_mw: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_window_ms: Option<u64>,
+    /// Where all limits hold. `measured_mw`, `predicted_mw`, `allowed_mw`, `least_mw`, `energy_mj` and the violations are
+    /// the module's in any case.
+    #[serde(default)]
+    pub limit_at: Place,
+    /// What of the supply's limit is left for the module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module_limit_mw: Option<u32>,
+    /// Power of the supply, as the mean over 430 ms: the higher of what follows from the module's power and what the meter
+    /// shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supply_mw: Option<u32>,
+    /// What the meter showed above what follows from the module's power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supply_added_mw: Option<u32>,
+    /// What the meter shows; absent while it counts as absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meter_mw: Option<u32>,
+    /// Why the meter counts as absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meter_fault: Option<String>,
     /// What makes the board slower than the mode: `cooling`, `firmware`, or both with a comma.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<Cow<'static, str>>,
@@ -339,6 +359,33 @@ pub fn state_name(state: State) -> &'static str {
     }
 }
 
+impl Report {
+    /// The measured power where the limit holds.
+    pub fn measured_at_limit(&self) -> Option<u32> {
+        match self.limit_at {
+            Place::Module => self.measured_mw,
+            Place::Supply => self.supply_mw,
+        }
+    }
+
+    /// What the module may draw under the limit.
+    pub fn limit_of_module(&self) -> Milliwatts {
+        Milliwatts(self.module_limit_mw.unwrap_or(self.limit_mw))
+    }
+
+    /// A power of the limit, for messages.
+    pub fn at_limit(&self, power: Milliwatts) -> Placed {
+        let place = Some(self.limit_at).filter(|it| *it == Place::Supply);
+        Placed(power, place)
+    }
+
+    /// A power of the module, for messages.
+    pub fn at_module(&self, power: Milliwatts) -> Placed {
+        let is_supply = self.limit_at == Place::Supply;
+        Placed(power, is_supply.then_some(Place::Module))
+    }
+}
+
 /// One line per field: its key without the unit, then its value as people write it.
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -354,27 +401,35 @@ impl Display for Report {
         writeln!(f, "cpu {}", megahertz(self.cpu_khz))?;
         writeln!(f, "gpu {}", megahertz(self.gpu_khz))?;
         writeln!(f, "emc {}", megahertz(self.emc_khz))?;
-        known(f, "measured", self.measured_mw.map(watts))?;
+        let module = |mw: u32| self.at_module(Milliwatts(mw));
+        let limit = |mw: u32| self.at_limit(Milliwatts(mw));
+        known(f, "measured", self.measured_mw.map(module))?;
         let is_predicted = self.predicted_mw > 0;
         known(
             f,
             "predicted",
-            is_predicted.then(|| watts(self.predicted_mw)),
+            is_predicted.then(|| module(self.predicted_mw)),
         )?;
-        known(f, "faster", self.faster_mw.map(watts))?;
-        writeln!(f, "allowed {}", watts(self.allowed_mw))?;
+        known(f, "faster", self.faster_mw.map(module))?;
+        writeln!(f, "allowed {}", module(self.allowed_mw))?;
         let ratio = Thousandths((self.ratio_ppm + 500) / 1_000);
         known(f, "ratio", is_predicted.then_some(ratio))?;
-        writeln!(f, "limit {}", watts(self.limit_mw))?;
+        writeln!(f, "limit {}", limit(self.limit_mw))?;
         writeln!(f, "limit_from {}", self.limit_from)?;
         known(f, "limit_by", self.limit_by.as_ref())?;
         known(f, "limit_for", self.limit_for_ms.map(|ms| milli(ms, "s")))?;
-        writeln!(f, "max_limit {}", watts(self.max_limit_mw))?;
+        writeln!(f, "max_limit {}", limit(self.max_limit_mw))?;
         known(f, "over_for", self.over_for_ms.map(|ms| milli(ms, "s")))?;
         let unsaved = "a change of the lowered limits";
         known(f, "unsaved", self.unsaved.then_some(unsaved))?;
-        known(f, "average", self.average_mw.map(watts))?;
+        known(f, "average", self.average_mw.map(limit))?;
         known(f, "average_window", self.average_window_ms.map(time))?;
+        writeln!(f, "limit_at {}", self.limit_at)?;
+        known(f, "module_limit", self.module_limit_mw.map(watts))?;
+        known(f, "supply", self.supply_mw.map(watts))?;
+        known(f, "supply_added", self.supply_added_mw.map(watts))?;
+        known(f, "meter", self.meter_mw.map(watts))?;
+        known(f, "meter_fault", self.meter_fault.as_ref())?;
         known(f, "throttled", self.throttled.as_ref())?;
         let celsius = self.temperature_mc.and_then(|mc| u64::try_from(mc).ok());
         known(f, "temperature", celsius.map(|mc| milli(mc, "°C")))?;
@@ -394,7 +449,7 @@ impl Display for Report {
         known(
             f,
             "least",
-            (self.least_mw > 0).then(|| watts(self.least_mw)),
+            (self.least_mw > 0).then(|| module(self.least_mw)),
         )?;
         let model = self
             .model
@@ -562,6 +617,12 @@ pub mod tests {
             }],
             average_mw: Some(12_000),
             average_window_ms: Some(60_000),
+            limit_at: Place::Supply,
+            module_limit_mw: Some(12_000),
+            supply_mw: Some(14_900),
+            supply_added_mw: Some(600),
+            meter_mw: Some(14_700),
+            meter_fault: Some("stands still".to_owned()),
             throttled: Some("cooling".into()),
             temperature_mc: Some(61_500),
             input_mv: Some(4_984),
@@ -643,6 +704,11 @@ pub mod tests {
             claims: Vec::new(),
             average_mw: None,
             average_window_ms: None,
+            module_limit_mw: None,
+            supply_mw: None,
+            supply_added_mw: None,
+            meter_mw: None,
+            meter_fault: None,
             throttled: None,
             temperature_mc: None,
             input_mv: None,
@@ -666,13 +732,14 @@ pub mod tests {
         let text = report.to_string();
         assert_eq!(
             text,
-            "state tracking\ncores 8\ncpu 1728 MHz\ngpu 918 MHz\nemc 3199 MHz\nmeasured 14.21 W\n\
-             predicted 13.9 W\nfaster 15.21 W\nallowed 14.962 W\nratio 1.022\nlimit 15 W\nlimit_from socket\n\
-             limit_by uid 1000, pid 4711, guard.py\nlimit_for 540 s\nmax_limit 30 W\nover_for 1.3 s\n\
-             unsaved a change of the lowered limits\naverage 12 W\naverage_window 1 min\nthrottled cooling\ntemperature 61.5 °C\n\
+            "state tracking\ncores 8\ncpu 1728 MHz\ngpu 918 MHz\nemc 3199 MHz\nmeasured 14.21 W at the module\n\
+             predicted 13.9 W at the module\nfaster 15.21 W at the module\nallowed 14.962 W at the module\nratio 1.022\nlimit 15 W at the supply\nlimit_from socket\n\
+             limit_by uid 1000, pid 4711, guard.py\nlimit_for 540 s\nmax_limit 30 W at the supply\nover_for 1.3 s\n\
+             unsaved a change of the lowered limits\naverage 12 W at the supply\naverage_window 1 min\n\
+             limit_at supply\nmodule_limit 12 W\nsupply 14.9 W\nsupply_added 0.6 W\nmeter 14.7 W\nmeter_fault stands still\nthrottled cooling\ntemperature 61.5 °C\n\
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
-             oc2_per_min 1\noc3_per_min 456\nleast 6.1 W\nmodel model.wgt\nunit 8ff8117c, profiled for the model\n\
+             oc2_per_min 1\noc3_per_min 456\nleast 6.1 W at the module\nmodel model.wgt\nunit 8ff8117c, profiled for the model\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
              failed_changes 3\nlate_looks 4\nclaims 1\n  \
              15 W and 12 W over 1 min, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \

@@ -36,7 +36,8 @@ use crate::distrust::{Distrust, distrust, in_order, in_places};
 use crate::full_load::Drawn;
 use crate::generic;
 use crate::lesson::{Lesson, NoLesson, RISE_K, Seen, Subject, Unusable, WARMER_K};
-use crate::quantity::Cores;
+use crate::meter::Meter;
+use crate::quantity::{Cores, Placed};
 use crate::thinning;
 use crate::unit::ThisUnit;
 
@@ -112,6 +113,12 @@ pub enum SetupError {
     /// The limit is a current, but the board has no sensor for the module's input.
     #[error("limit: a current needs a sensor at the module's input, such as VDD_IN; set a power")]
     NoInput,
+    /// The supply's meter is a sensor of the module itself.
+    #[error(
+        "supply: {} is of the sensor of the module's own rail {rail}; name a meter at the supply's input, or take the key out",
+        path.display()
+    )]
+    MeterOfModule { path: PathBuf, rail: String },
     /// The config asks for the backstop, but the board cannot have it.
     #[error("backstop: {0}; take the key out, and the daemon holds the limit without it")]
     Backstop(#[from] BackstopError),
@@ -158,6 +165,8 @@ pub struct Setup {
     pub choices: Choices,
     /// The folder from which clients may choose models: that of the config's model, or else that of the board's models.
     pub models: PathBuf,
+    /// The meter of the supply.
+    pub meter: Option<Meter>,
 }
 
 /// The modes that a board offers, with a model or without.
@@ -669,6 +678,11 @@ impl Setup {
         if config.backstop.is_some() {
             board.check_backstop(files)?;
         }
+        let meter = config.supply.as_ref().and_then(|it| it.meter.as_ref());
+        let meter = meter.map(|file| Meter::new(file, root));
+        if let Some(meter) = &meter {
+            check_meter(meter, &board)?;
+        }
         board.set_clocks(config.clocks);
         let unit = ThisUnit::id(files, root);
         let choices = match model {
@@ -687,6 +701,7 @@ impl Setup {
             board,
             choices,
             models,
+            meter,
         })
     }
 
@@ -722,6 +737,7 @@ impl Setup {
             ..Settings::default()
         };
         let mut governor = Governor::new(settings, self.config.limit);
+        governor.set_supply(self.config.draw());
         governor.set_aim(self.aim());
         // `Choices::read` checked power, confidence, and that there is a mode.
         let set = governor.set_front(self.choices.front.clone());
@@ -749,8 +765,15 @@ impl Setup {
     /// The deadline that the limit does not allow.
     pub fn unmet(&self) -> Option<Unmet> {
         let allowed = self.governor().status().allowed;
+        let limit_for = |power| self.limit_for(power);
+        Unmet::find(&self.choices.front, &self.aim(), allowed, limit_for)
+    }
+
+    /// The limit that allows a mode of this predicted power with its guard band.
+    pub fn limit_for(&self, power: Milliwatts) -> Placed {
         let offset = self.board.sensor_offset();
-        Unmet::find(&self.choices.front, &self.aim(), allowed, offset)
+        let power = Milliwatts(power.0.saturating_add(offset.0));
+        self.config.at_limit(self.config.draw().supply(power))
     }
 
     /// The config's aim.
@@ -804,6 +827,22 @@ impl Setup {
     /// The mode of an ID from the front.
     pub fn mode(&self, id: ModeId) -> PowerMode {
         self.choices.mode(id).unwrap_or(self.safe())
+    }
+}
+
+/// Refuses a meter that is the module's own sensor: it would show nothing that the sensor does not.
+fn check_meter(meter: &Meter, board: &Board) -> Result<(), SetupError> {
+    // The same device has a path by its class and one by its bus, and a link may lead to the meter.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = |path: &Path| path.parent().map(real);
+    let folder = folder(&real(meter.path()));
+    let mut devices = board.sensor_devices();
+    match devices.find(|(device, _)| folder.as_ref() == Some(&real(device))) {
+        Some((_, rail)) => Err(SetupError::MeterOfModule {
+            path: meter.path().to_owned(),
+            rail: rail.to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 

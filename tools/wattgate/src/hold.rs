@@ -10,6 +10,7 @@ use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::{Clock, System, UtcSeconds};
 use wattgate_watchdog::control::Event as ControlEvent;
 use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::quantity::Place;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::protocol::Request;
 
@@ -129,7 +130,9 @@ pub struct Held {
     pub seconds: f64,
     /// Energy of the module.
     pub energy_j: f64,
-    /// Highest mean power over 430 ms; `None` without a reading.
+    /// Where the limit held.
+    pub limit_at: Place,
+    /// Highest mean power there over 430 ms; `None` without a reading.
     pub highest: Option<Milliwatts>,
     /// How long the mean power of 430 ms was above the limit: in sum, and the longest time at a stretch.
     pub over_s: f64,
@@ -208,8 +211,9 @@ pub fn hold<W: World, H: Holder>(
                 let now = world.now();
                 next = holder.step(now, done)?;
                 report = holder.report();
-                highest = highest.max(report.measured_mw);
-                match report.measured_mw {
+                let measured = report.measured_at_limit();
+                highest = highest.max(measured);
+                match measured {
                     Some(measured) if measured > limit.0 => {
                         let passed_s = (now - stepped).as_secs_f64();
                         over_s += passed_s;
@@ -248,6 +252,7 @@ pub fn hold<W: World, H: Holder>(
         end,
         seconds: (world.now() - start).as_secs_f64(),
         energy_j: (report.energy_mj - energy_before) as f64 / 1e3,
+        limit_at: report.limit_at,
         highest: highest.map(Milliwatts),
         over_s,
         longest_over_s,

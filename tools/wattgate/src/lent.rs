@@ -22,7 +22,7 @@ const VALID: Milliseconds = Milliseconds(1_700);
 /// A board that was lent. Dropping it gives the board back.
 #[derive(Debug)]
 pub struct Lent {
-    /// The limit that the daemon held.
+    /// What the daemon's limit left for the module.
     pub limit: Milliwatts,
     loan: Loan,
     /// Dropped to end the thread.
@@ -73,7 +73,8 @@ impl Lent {
         let mut client = Client::connect(root)?;
         let sent = System.now();
         let report = client.yield_board()?;
-        let limit = Milliwatts(report.limit_mw);
+        let held_mw = report.limit_mw;
+        let limit = report.limit_of_module();
         let loan = Loan::new(sent);
         let (end, ended) = channel();
         let shown = loan.clone();
@@ -81,7 +82,7 @@ impl Lent {
             while ended.recv_timeout(SIGN) == Err(RecvTimeoutError::Timeout) {
                 let sent = System.now();
                 // A lower limit is the daemon's to hold. To end the connection gives the board back.
-                let is_lent = |report: Report| report.limit_mw >= limit.0;
+                let is_lent = |report: Report| report.limit_mw >= held_mw;
                 if !client.status().is_ok_and(is_lent) || !shown.extend(sent) {
                     return shown.end();
                 }

@@ -1,7 +1,7 @@
 //! Averages, budgets, and the energy that the governor books.
 
 use wattgate_runtime::estimator::{Chip, MOST_CHIPS};
-use wattgate_runtime::governor::{Average, Budget, Cause, State};
+use wattgate_runtime::governor::{Average, Budget, Cause, State, Supply};
 use wattgate_runtime::{
     Command, Governor, GovernorError, Input, Limit, Milliseconds, Milliwatts, Sample, Settings,
 };
@@ -72,6 +72,34 @@ fn an_average_holds_over_each_window_and_is_used_to_nine_tenths() {
             })
         });
     }
+}
+
+/// The supply draws 2.5 W beside the module, and loses a tenth. More of it is drawn from the third window on.
+#[test]
+fn an_average_of_the_supply_holds_over_each_window_and_is_used() {
+    holds_for(1_000..1_004, |seed| {
+        let mean = between(seed, 2, 20_000.0, 28_000.0).round();
+        let mut plant = Plant::typical(40_000, seed, L4T);
+        plant.governor.set_limit(average(40_000, mean as u32, 20));
+        for (offset, windows) in [(2_500, 3), (4_500, 4)] {
+            let supply = Supply::new(900_000, Milliwatts(offset)).expect("in range");
+            plant.governor.set_supply(supply);
+            if offset > 2_500 {
+                plant.run(20_000, 40_000);
+            }
+            let means = window_means(&mut plant, 20, windows, 40_000);
+            let supplied = means.iter().map(|it| it / 0.9 + f64::from(offset));
+            let most = supplied.clone().fold(0.0, f64::max);
+            let used = supplied.skip(200).sum::<f64>() / (means.len() - 200) as f64;
+            ensure(most <= mean, || {
+                format!("{offset}: {most:.0} mW of {mean:.0}")
+            })?;
+            ensure(used >= 0.88 * mean, || {
+                format!("{offset}: {used:.0} mW used of {mean:.0}")
+            })?;
+        }
+        Ok(())
+    });
 }
 
 /// An idle phase saves energy, which may be drawn later, up to the limit.

@@ -187,6 +187,20 @@ class Report:
     holding: bool = True
     average_mw: Optional[int] = None
     average_window_ms: Optional[int] = None
+    #: Where all limits hold: ``module``, or ``supply`` if the config has a supply. ``measured_mw``,
+    #: ``predicted_mw``, ``allowed_mw``, ``least_mw``, ``energy_mj`` and ``last_violations`` are the
+    #: module's in any case.
+    limit_at: str = "module"
+    #: What of the supply's limit is left for the module.
+    module_limit_mw: Optional[int] = None
+    #: Power of the supply: the higher of what follows from the module's and what the meter shows.
+    supply_mw: Optional[int] = None
+    #: What the meter showed above what follows from the module's power.
+    supply_added_mw: Optional[int] = None
+    #: What the meter shows; ``None`` while it counts as absent.
+    meter_mw: Optional[int] = None
+    #: Why the meter counts as absent.
+    meter_fault: Optional[str] = None
     #: The client that set the limit in force.
     limit_by: Optional["Setter"] = None
     #: The remaining time of a limit with ``for_ms``.

@@ -260,6 +260,7 @@ fn measured((setup, files): (Setup, RecordedTree)) -> PowerMode {
         board,
         choices,
         models,
+        meter: None,
     })
 }
 

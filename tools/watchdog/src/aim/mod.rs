@@ -8,7 +8,7 @@ use std::fmt;
 use wattgate_cli::aim::{By, Wanted};
 use wattgate_runtime::{Aim, Choice, Front, Microseconds, Milliwatts, Query, SelectError};
 
-use crate::quantity::{Span, Thousandths, Watts};
+use crate::quantity::{Placed, Span, Thousandths};
 
 /// The mode of a front that an aim wants within a power. Where the power does not allow the deadline, the fastest one.
 pub fn choice<const N: usize>(
@@ -38,17 +38,17 @@ pub struct Unmet {
     deadline: Microseconds,
     /// The time of a step that the limit allows, with its margin.
     allows: Microseconds,
-    /// The least power with which the deadline is met, or the least time at any power.
-    needs: Result<Milliwatts, Microseconds>,
+    /// The least limit with which the deadline is met, or the least time at any power.
+    needs: Result<Placed, Microseconds>,
 }
 
 impl Unmet {
-    /// `None` if the deadline is met, or if no mode is within the limit. The sensor's offset adds to what a limit must be.
+    /// `None` if the deadline is met, or if no mode is within the limit. `limit_for` gives the limit that allows a power.
     pub fn find<const N: usize>(
         front: &Front<N>,
         aim: &Aim,
         allowed: Milliwatts,
-        offset: Milliwatts,
+        limit_for: impl Fn(Milliwatts) -> Placed,
     ) -> Option<Self> {
         let deadline = aim.deadline?;
         let query = |power_limit| Query {
@@ -57,9 +57,7 @@ impl Unmet {
             ..Query::default()
         };
         let needs = match front.select(&query(Some(allowed))) {
-            Err(SelectError::OverLimit { least_power }) => {
-                Ok(Milliwatts(least_power.0.saturating_add(offset.0)))
-            }
+            Err(SelectError::OverLimit { least_power }) => Ok(limit_for(least_power)),
             Err(SelectError::TooSlow { least_time }) => Err(least_time),
             _ => return None,
         };
@@ -93,7 +91,7 @@ impl fmt::Display for Unmet {
             "the deadline of {deadline} a step may be missed: the fastest mode within the limit takes up to {allows} a step; "
         )?;
         match self.needs {
-            Ok(power) => write!(f, "a limit of {} would ensure it", Watts(power)),
+            Ok(limit) => write!(f, "a limit of {limit} would ensure it"),
             Err(time) => write!(f, "the fastest mode of all takes up to {}", Ms(time)),
         }
     }

@@ -1,7 +1,7 @@
 //! `check`: checks a config, its model and the board, and prints the result. Writes nothing.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
@@ -13,12 +13,14 @@ use super::{Failure, below, check_writable, parse, print, unwritable};
 use crate::aim::Shown;
 use crate::client::Client;
 use crate::clock::{Clock, System};
+use crate::config::Config;
 use crate::deadline::InTime;
 use crate::distrust::Distrust;
 use crate::group;
 use crate::hardware_watchdog::HardwareWatchdog;
 use crate::lesson::Unusable;
-use crate::quantity::Watts;
+use crate::meter::MeterFault;
+use crate::quantity::{Margin, Watts};
 use crate::schedule::Schedule;
 use crate::setup::Setup;
 
@@ -38,10 +40,13 @@ Example:
 
 Keys of the object:
   limit_mw      limit at this time of day
+  limit_at      where it and all other limits hold: module or supply
   limit_ma      limit of the current at the module's input
   max_limit_mw  highest limit that the config or a client may set
   observe       whether the daemon writes nothing, so that no limit holds
-  backstop_mw   power above which the board's over-current protection acts
+  supply        efficiency, offset_mw, module_limit_mw (what the limit leaves for the module), and the meter: path,
+                power_mw, fault (why it counts as absent)
+  backstop_mw   power of the module above which the board's over-current protection acts
   average       power_mw, window_ms
   schedule      list of at, limit_mw
   budget        energy_mj, time_ms
@@ -91,12 +96,27 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     {
         HardwareWatchdog::check(&below(&place.root, path), &place.root)?;
     }
+    let metered = metered(&mut setup);
     print(&match is_json {
-        true => format!("{}\n", json(&setup)),
-        false => report(&setup, learned.err()),
+        true => format!("{}\n", json(&setup, metered.as_ref())),
+        false => report(&setup, learned.err(), metered.as_ref()),
     })?;
     check_writable(&setup.board)?;
-    over_limit(&setup)
+    over_limit(&setup)?;
+    match metered {
+        Some((path, Err(fault))) => Err(Failure::Meter { path, fault }),
+        _ => Ok(()),
+    }
+}
+
+/// The supply's meter and what it shows.
+type Metered = (PathBuf, Result<Milliwatts, MeterFault>);
+
+fn metered(setup: &mut Setup) -> Option<Metered> {
+    let meter = setup.meter.as_ref()?;
+    let module = setup.board.sample(&InTime::plain());
+    let module = module.ok().and_then(|sample| sample.total());
+    Some((meter.path().to_owned(), meter.look(module)))
 }
 
 /// Whether a daemon runs, which has the hardware watchdog then.
@@ -112,57 +132,69 @@ pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(why) = distrust {
-        let limit = setup.lowest_limit();
+        let limit = setup.config.at_limit(setup.lowest_limit());
         return Err(Failure::Distrusted { limit, why });
     }
     match setup.choice() {
-        Err(SelectError::OverLimit { least_power }) => {
-            let offset = setup.board.sensor_offset().0;
-            Err(Failure::OverLimit {
-                limit: setup.lowest_limit(),
-                least: Milliwatts(least_power.0.saturating_add(offset)),
-            })
-        }
+        Err(SelectError::OverLimit { least_power }) => Err(Failure::OverLimit {
+            limit: setup.config.at_limit(setup.lowest_limit()),
+            least: setup.limit_for(least_power),
+        }),
         _ => Ok(()),
     }
 }
 
-fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
+fn report(setup: &Setup, unusable: Option<Unusable>, metered: Option<&Metered>) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{key:<9} {value}");
     };
-    let limit = setup.config.limit;
-    line("limit", &Watts(limit.power));
-    if setup.config.observe {
+    let (limit, config) = (setup.config.limit, &setup.config);
+    line("limit", &config.at_limit(limit.power));
+    if let Some(supply) = &config.supply {
+        let module = Watts(config.draw().module(limit.power));
+        line(
+            "supply",
+            &format_args!("{supply}; the limit leaves the module {module}"),
+        );
+    }
+    if config.observe {
         line("observe", &"nothing is set, so no limit holds");
+    }
+    match metered {
+        Some((path, Ok(shown))) => {
+            let (path, shown) = (path.display(), Watts(*shown));
+            line("meter", &format_args!("{path}: {shown}"));
+        }
+        Some((path, Err(fault))) => line(
+            "meter",
+            &format_args!("{}: counts as absent: {fault}", path.display()),
+        ),
+        None => {}
     }
     if let Some(current) = setup.config.current {
         line("current", &format_args!("{current} at the input"));
     }
     if let Some(max) = setup.config.max_limit {
-        line("max_limit", &Watts(max));
+        line("max_limit", &config.at_limit(max));
     }
     if let Some(margin) = setup.config.backstop {
-        let most = limit
-            .power
-            .0
-            .saturating_add(margin.for_limit(limit.power).0);
-        line(
-            "backstop",
-            &format_args!("hardware, above {}", Watts(Milliwatts(most))),
-        );
+        let most = config.at_module(backstop(config, margin));
+        line("backstop", &format_args!("hardware, above {most}"));
     }
     if let Some(average) = limit.average {
         let seconds = average.window.0 / 1_000;
         line(
             "average",
-            &format_args!("{} over {seconds} s", Watts(average.power)),
+            &format_args!("{} over {seconds} s", config.at_limit(average.power)),
         );
     }
     for (at, limit) in setup.config.schedule.iter().flat_map(Schedule::entries) {
-        line("schedule", &format_args!("{} from {at} on", Watts(limit)));
+        line(
+            "schedule",
+            &format_args!("{} from {at} on", config.at_limit(limit)),
+        );
     }
     if let Some(budget) = limit.budget {
         let (joules, minutes) = (budget.millijoules / 1_000, budget.time.0 / 60_000);
@@ -215,7 +247,7 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
     line("now", &setup.board.current(&InTime::plain()));
     if let Ok(choice) = setup.choice() {
         let [power, most] =
-            [choice.power, choice.guarded_power].map(|it| Watts(it.unwrap_or_default()));
+            [choice.power, choice.guarded_power].map(|it| config.at_module(it.unwrap_or_default()));
         let mode = setup.mode(choice.mode);
         line(
             "once",
@@ -228,18 +260,42 @@ fn report(setup: &Setup, unusable: Option<Unusable>) -> String {
     line("run", &format_args!("starts with {}", setup.first()));
     match setup.choices.least_power() {
         Milliwatts(0) => line("safe", &setup.safe()),
-        power => line("safe", &format_args!("{}: {}", setup.safe(), Watts(power))),
+        power => line(
+            "safe",
+            &format_args!("{}: {}", setup.safe(), config.at_module(power)),
+        ),
     }
     text
 }
 
-fn json(setup: &Setup) -> Value {
+/// The power of the module above which the backstop acts.
+fn backstop(config: &Config, margin: Margin) -> Milliwatts {
+    let limit = config.draw().module(config.limit.power);
+    Milliwatts(limit.0.saturating_add(margin.for_limit(limit).0))
+}
+
+fn json(setup: &Setup, metered: Option<&Metered>) -> Value {
     let Setup {
         config,
         board,
         choices,
         ..
     } = setup;
+    let meter = metered.map(|(path, shown)| {
+        json!({
+            "path": path.display().to_string(),
+            "power_mw": shown.as_ref().ok().map(|it| it.0),
+            "fault": shown.as_ref().err().map(MeterFault::to_string),
+        })
+    });
+    let supply = config.supply.as_ref().map(|supply| {
+        json!({
+            "efficiency": f64::from(supply.efficiency_ppm()) / 1e6,
+            "offset_mw": supply.offset().0,
+            "module_limit_mw": config.draw().module(config.limit.power).0,
+            "meter": meter,
+        })
+    });
     let limit = config.limit;
     let average = limit
         .average
@@ -271,12 +327,12 @@ fn json(setup: &Setup) -> Value {
     let texts = |missing: &Missing| missing.to_string();
     json!({
         "limit_mw": limit.power.0,
+        "limit_at": config.limit_place(),
         "limit_ma": config.current.map(|it| it.0),
         "max_limit_mw": config.max_limit.map(|it| it.0),
         "observe": config.observe,
-        "backstop_mw": config.backstop.map(|margin| {
-            limit.power.0.saturating_add(margin.for_limit(limit.power).0)
-        }),
+        "supply": supply,
+        "backstop_mw": config.backstop.map(|margin| backstop(config, margin).0),
         "average": average,
         "schedule": schedule,
         "budget": budget,

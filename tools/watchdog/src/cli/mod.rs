@@ -28,7 +28,6 @@ use wattgate_cli::aim::AimError;
 use wattgate_cli::arguments::{Given, Told};
 use wattgate_cli::exit::{self, Failed, end, end_with};
 use wattgate_cli::program::{Command, Does, Program};
-use wattgate_runtime::Milliwatts;
 
 use crate::client::ClientError;
 use crate::clock::{Clock, System};
@@ -40,7 +39,8 @@ use crate::group::GroupError;
 use crate::hardware_watchdog::HardwareWatchdogError;
 use crate::lock::LockError;
 use crate::log::finish;
-use crate::quantity::Watts;
+use crate::meter::MeterFault;
+use crate::quantity::Placed;
 use crate::saved_state::SavedStateError;
 use crate::setup::{Setup, SetupError};
 use crate::sudo_user::UserError;
@@ -126,15 +126,14 @@ pub enum Failure {
     #[error("{0}")]
     Setup(#[from] SetupError),
     #[error(
-        "no mode stays within {}: the least power with its guard band is {}; raise the limit", Watts(*limit),
-        Watts(*least)
+        "no mode stays within {limit}: the least power with its guard band is {least}; raise the limit"
     )]
-    OverLimit {
-        limit: Milliwatts,
-        least: Milliwatts,
-    },
-    #[error("no mode is known to stay within {}: {why}", Watts(*limit))]
-    Distrusted { limit: Milliwatts, why: Distrust },
+    OverLimit { limit: Placed, least: Placed },
+    #[error("no mode is known to stay within {limit}: {why}")]
+    Distrusted { limit: Placed, why: Distrust },
+    /// `check` found what the daemon would do without.
+    #[error("supply: the meter {}: {fault}; the daemon does without it until it can be trusted", path.display())]
+    Meter { path: PathBuf, fault: MeterFault },
     #[error("{}: cannot be written: {why}{}", path.display(), as_root(why))]
     NotWritable { path: PathBuf, why: io::Error },
     #[error("{0}{advice}", advice = match .0 {
@@ -193,7 +192,7 @@ impl Failed for Failure {
             | Self::Exclusive(..)
             | Self::Aim(_)
             | Self::Group(GroupError::Unknown(_)) => exit::ARGUMENTS,
-            Self::NoJetson => exit::INPUT,
+            Self::NoJetson | Self::Meter { .. } => exit::INPUT,
             Self::Config(why) => why.exit_code(),
             Self::Setup(why) => why.exit_code(),
             Self::Client(why) => why.exit_code(),

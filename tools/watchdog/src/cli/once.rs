@@ -28,7 +28,7 @@ use crate::lesson::{self, Lesson, NoLesson, SHORT_TIME, file};
 use crate::limits::{Lowerings, Source, files, held};
 use crate::lock::Lock;
 use crate::log::log;
-use crate::quantity::Watts;
+use crate::meter::Meter;
 use crate::setup::{Setup, SetupError, least};
 
 const USAGE: &str = "\
@@ -140,8 +140,8 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
             format_args!(
                 "the limit is {} in place of {}, as {by} has lowered it; once the daemon runs, `wattgated set-limit --lift` \
                  of that user lifts it",
-                Watts(held.limit.power),
-                Watts(base)
+                setup.config.at_limit(held.limit.power),
+                setup.config.at_limit(base)
             ),
         );
     }
@@ -179,7 +179,8 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
         setup.models.clone(),
     );
     let before = setup.choice().ok().map(|choice| setup.mode(choice.mode));
-    let files = InTime::new().map_err(Failure::Thread)?;
+    let meter = setup.meter.as_ref().map(Meter::path);
+    let files = InTime::with_meter(meter).map_err(Failure::Thread)?;
     let mut control = Control::new(setup, files);
     let start = System.now();
     while System.now().since(start) < MEASURED && !stop.load(Ordering::Relaxed) {
@@ -200,6 +201,7 @@ fn measured(setup: Setup, root: &Path) -> Result<Setup, Failure> {
         board,
         choices,
         models,
+        meter: None,
     };
     let was_stopped = stop.load(Ordering::Relaxed);
     let why = match lesson {

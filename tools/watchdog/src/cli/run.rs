@@ -36,6 +36,7 @@ use crate::lesson::{self, Lesson, TaughtMode};
 use crate::limits::{self, Lowerings};
 use crate::lock::{Lock, directory, root_directory};
 use crate::log::log;
+use crate::meter::Meter;
 use crate::quantity::Watts;
 use crate::record;
 use crate::saver::Saver;
@@ -147,11 +148,22 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         Priority::Info,
         format_args!(
             "limit {}; {}; {} modes on the Pareto front",
-            Watts(setup.config.limit.power),
+            setup.config.at_limit(setup.config.limit.power),
             setup.choices.origin,
             setup.choices.front.points().len()
         ),
     );
+    if let Some(supply) = &setup.config.supply {
+        let module = setup.config.draw().module(setup.config.limit.power);
+        log(
+            Priority::Info,
+            format_args!(
+                "the supply draws {supply}; the limit leaves the module {}; predicted, measured and allowed powers are the \
+                 module's",
+                Watts(module)
+            ),
+        );
+    }
     let config = &setup.config;
     let hardware = config.hardware_watchdog.as_deref().filter(|_| !observes);
     let hardware = match hardware.map(|path| arm(path, &place.root)).transpose() {
@@ -194,7 +206,8 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     // A call of a process that was killed.
     let _ = fs::remove_file(&call);
     let saver = Saver::new(limits::files(&place.root)).map_err(Failure::Thread)?;
-    let mut files = InTime::new().map_err(Failure::Thread)?;
+    let meter = setup.meter.as_ref().map(Meter::path);
+    let mut files = InTime::with_meter(meter).map_err(Failure::Thread)?;
     if observes {
         files = files.read_only();
     }
@@ -679,6 +692,13 @@ impl Process {
     fn reload(&mut self, place: &BoardArguments) {
         let path = place.config.display();
         match Config::read(&place.config) {
+            // Its limits would be taken for those of another place.
+            Ok(new) if !self.daemon.has_supply_of(&new) => log(
+                Priority::Error,
+                format_args!(
+                    "{path}: supply has changed, which needs a restart; limit and aim stay as they are"
+                ),
+            ),
             Ok(new) => {
                 if self.daemon.reload(new, System.utc()) {
                     log(

@@ -29,7 +29,9 @@ limit_by (the client that set it: owner, pid, program), limit_for_ms (remaining 
 ends), max_limit_mw (the highest limit that a client may lease), over_for_ms (for how long the power
 has been over the limit, though nothing lower can be set), unsaved (whether a reboot would lose a change of
 the lowered limits), average_mw and average_window_ms (absent
-without an average), throttled (cooling, firmware), temperature_mc, input_mv, input_ma, the clocks
+without an average), limit_at (where all limits hold: module or supply), and with a supply in the config module_limit_mw (what
+the limit leaves for the module), supply_mw (the supply's power), supply_added_mw (what its meter showed above what follows from
+the module's power), meter_mw, meter_fault (why the meter counts as absent), throttled (cooling, firmware), temperature_mc, input_mv, input_ma, the clocks
 that run (delivered_cpu_khz, delivered_gpu_khz, delivered_emc_khz), over-current events since the
 boot (oc1_events to oc3_events) and in the last minute (oc1_per_min to oc3_per_min), least_mw (the
 least predicted power of all modes), model (absent without one), gated (the part of the GPU that is gated off until a

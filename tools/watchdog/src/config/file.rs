@@ -13,6 +13,7 @@ use crate::quantity::{
     Temperature, Text, Window,
 };
 use crate::schedule::Schedule;
+use crate::supply::Supply;
 
 /// Where metrics for Prometheus are exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub(super) struct File {
     pub model: Option<PathBuf>,
     pub limit: PowerOrCurrent,
     pub max_limit: Option<Power>,
+    pub supply: Option<Supply>,
     pub backstop: Option<Backstop>,
     pub backstop_margin: Option<Margin>,
     pub schedule: Option<Schedule>,

@@ -14,14 +14,15 @@ use thiserror::Error;
 use wattgate_board::Clocks;
 use wattgate_cli::aim::{AimError, Said, Wanted};
 use wattgate_cli::exit;
-use wattgate_runtime::governor::Average;
+use wattgate_runtime::governor::{self, Average};
 use wattgate_runtime::{Confidence, Limit, Milliwatts};
 
 pub use self::file::Metrics;
 use self::file::{Backstop, File};
 use crate::clock::UtcSeconds;
-use crate::quantity::{Cores, Margin, Memory, Milliamperes, PowerOrCurrent, Watts};
+use crate::quantity::{Cores, Margin, Memory, Milliamperes, Place, Placed, PowerOrCurrent, Watts};
 use crate::schedule::Schedule;
+use crate::supply::Supply;
 
 /// The only config version that this program reads.
 const CONFIG_VERSION: u32 = 1;
@@ -56,6 +57,16 @@ pub enum ConfigError {
     /// `deadline` without an `objective` that it could slow.
     #[error("{}: {why}", path.display())]
     Aim { path: PathBuf, why: AimError },
+    /// A limit of the current, where limits are the supply's.
+    #[error(
+        "{}: limit is {current}, a current at the module's input, but with supply the limit is the supply's; write a power, \
+         or take supply out",
+        path.display()
+    )]
+    CurrentOfSupply {
+        path: PathBuf,
+        current: Milliamperes,
+    },
     /// A limit is over `max_limit`.
     #[error("{}: {key} is {limit}, over max_limit = {max}; lower the one or raise the other", path.display())]
     OverMax {
@@ -194,6 +205,8 @@ pub struct Config {
     pub clocks: Clocks,
     /// The highest limit that the config or a client may set; see [`Config::most`].
     pub max_limit: Option<Milliwatts>,
+    /// The supply that all limits are of; `None`: they are the module's.
+    pub supply: Option<Supply>,
     /// The margin of the backstop in hardware above the limit; `None`: no backstop.
     pub backstop: Option<Margin>,
     /// Limits by time of day; they replace the power of `limit`.
@@ -264,6 +277,10 @@ impl Config {
         });
         let (power, current) = match file.limit {
             PowerOrCurrent::Power(power) => (power, None),
+            PowerOrCurrent::Current(current) if file.supply.is_some() => {
+                let path = path.to_owned();
+                return Err(ConfigError::CurrentOfSupply { path, current });
+            }
             PowerOrCurrent::Current(current) => (current.at(LEAST_INPUT_MV), Some(current)),
         };
         let (objective, deadline) = (file.objective, file.deadline);
@@ -288,6 +305,7 @@ impl Config {
                 budget: file.budget.map(|it| it.0),
             },
             max_limit: file.max_limit.map(|it| it.0),
+            supply: file.supply,
             backstop: match (file.backstop, file.backstop_margin) {
                 (Some(Backstop::Hardware), margin) => Some(margin.unwrap_or_default()),
                 (None, None) => None,
@@ -325,6 +343,29 @@ impl Config {
             .as_ref()
             .map_or(Milliwatts(0), Schedule::highest);
         self.max_limit.unwrap_or(self.limit.power.max(scheduled))
+    }
+
+    /// Where the limits hold.
+    pub fn limit_place(&self) -> Place {
+        self.supply
+            .as_ref()
+            .map_or(Place::Module, |_| Place::Supply)
+    }
+
+    /// A power of a limit, for messages.
+    pub fn at_limit(&self, power: Milliwatts) -> Placed {
+        Placed(power, self.supply.as_ref().map(|_| Place::Supply))
+    }
+
+    /// A power of the module, for messages.
+    pub fn at_module(&self, power: Milliwatts) -> Placed {
+        Placed(power, self.supply.as_ref().map(|_| Place::Module))
+    }
+
+    /// What the supply draws for the module's power, without what only a meter shows.
+    pub fn draw(&self) -> governor::Supply {
+        let supply = self.supply.as_ref();
+        supply.map_or(governor::Supply::NONE, Supply::draw)
     }
 
     /// Refuses limits over `max_limit`.

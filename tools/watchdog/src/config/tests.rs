@@ -5,6 +5,7 @@ use wattgate_runtime::governor::Budget;
 use wattgate_runtime::{Microseconds, Milliseconds, Objective};
 
 use super::*;
+use crate::supply::MeterUnit;
 
 const SAMPLE: &str = include_str!("../../wattgated.toml");
 
@@ -64,6 +65,10 @@ fn the_sample_is_valid_and_shows_the_defaults() {
     assert_eq!(shown.limit.average, Some(average));
     assert_eq!(config.aim, Wanted::FASTEST);
     assert_eq!(shown.max_limit, Some(Milliwatts(20_000)));
+    let supply = shown.supply.as_ref().map(ToString::to_string);
+    assert_eq!(supply.as_deref(), Some("the module's power / 0.9 + 2.5 W"));
+    assert_eq!(shown.limit_place(), Place::Supply);
+    assert_eq!(config.limit_place(), Place::Module);
     assert_eq!(shown.backstop, Some(Margin::default()));
     assert_eq!(config.backstop, None);
     let schedule = shown.schedule.expect("a schedule");
@@ -148,7 +153,7 @@ fn an_unknown_key_is_refused() {
     assert_eq!(
         refused("limit = \"15W\"\nlimits = 1"),
         "w.toml:4: unknown field `limits`, expected one of `version`, `model`, `limit`, \
-         `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, \
+         `max_limit`, `supply`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, \
          `confidence`, `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, \
          `hardware_watchdog`, `observe`, `on_stop`, `state_dir`, `sensor_samples`; see wattgated.toml(5)"
     );
@@ -357,6 +362,56 @@ fn a_limit_may_be_a_current() {
         let error = refused(&format!("limit = \"{wrong}\""));
         assert!(error.ends_with("or a current of 1mA to 100A"), "{error}");
     }
+}
+
+#[test]
+fn a_supply_has_an_efficiency_an_offset_or_a_meter() {
+    let config = |supply: &str| {
+        let text = format!("version = 1\nmodel = \"m\"\nlimit = \"20W\"\nsupply = {supply}");
+        parse(&text).expect(supply)
+    };
+    for (supply, module) in [
+        ("{ efficiency = 0.9, offset = \"2.5W\" }", 15_750),
+        ("{ efficiency = 1 }", 20_000),
+        ("{ efficiency = 0.1 }", 2_000),
+        ("{ efficiency = 0.333333 }", 6_666),
+        ("{ offset = \"25W\" }", 0),
+        (
+            "{ meter = \"/sys/class/hwmon/hwmon3/power1_input\" }",
+            20_000,
+        ),
+    ] {
+        let draw = config(supply).draw();
+        assert_eq!(
+            draw.module(Milliwatts(20_000)),
+            Milliwatts(module),
+            "{supply}"
+        );
+    }
+    for (meter, unit) in [
+        (
+            "/sys/class/hwmon/hwmon3/power12_average",
+            MeterUnit::Microwatts,
+        ),
+        (
+            "/sys/class/power_supply/BAT0/power_now",
+            MeterUnit::Microwatts,
+        ),
+        ("/run/plug\", meter_unit = \"W", MeterUnit::Watts),
+        (
+            "/run/power_input\", meter_unit = \"mW",
+            MeterUnit::Milliwatts,
+        ),
+        (
+            "/sys/x/power1_input\", meter_unit = \"uW",
+            MeterUnit::Microwatts,
+        ),
+    ] {
+        let config = config(&format!("{{ meter = \"{meter}\" }}"));
+        let meter = config.supply.and_then(|it| it.meter).expect("a meter");
+        assert_eq!(meter.unit, unit, "{}", meter.path.display());
+    }
+    // tests/golden/messages.txt has what is refused.
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl<F: Files> Control<F> {
         if self.sensor.has_failed {
             return;
         }
-        let limit = u64::from(self.limit.power.0);
+        let limit = u64::from(self.module_limit().0);
         let is_near = |warning: Milliwatts| u64::from(warning.0) * 100 < limit * FAR_PCT;
         if self.board.least_warning(&self.files).is_some_and(is_near) {
             self.restore_averaging();

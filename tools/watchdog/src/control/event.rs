@@ -10,8 +10,9 @@ use wattgate_runtime::governor::{Cause, State};
 use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode, Status};
 
 use crate::distrust::Distrust;
+use crate::meter::MeterFault;
 use crate::observer;
-use crate::quantity::Watts;
+use crate::quantity::{Placed, Watts};
 
 /// An event for the log and the counters.
 #[derive(Clone, Debug)]
@@ -58,12 +59,13 @@ pub enum Event<'a> {
     /// Over-current events or temperature lower the limit.
     Derated(&'static str),
     /// The power is over the limit, and nothing lower can be set.
-    CannotHold {
-        measured: Milliwatts,
-        limit: Milliwatts,
-    },
+    CannotHold { measured: Placed, limit: Placed },
     /// The power has been within the limit for a while again.
     HoldsAgain,
+    /// The supply's meter cannot be trusted; at most one event a minute.
+    NoMeter { path: &'a Path, fault: MeterFault },
+    /// It can be trusted again.
+    MeterAgain(&'a Path),
     /// Another program lowered a clock; it is set again.
     Lowered,
     /// Cooling caps a clock below the mode.
@@ -119,6 +121,7 @@ impl Event<'_> {
             | Self::Capped
             | Self::Throttled(..)
             | Self::NoReading(_)
+            | Self::NoMeter { .. }
             | Self::NotAveraged(_) => Priority::Warning,
             Self::Disturbed { .. }
             | Self::BackstopChanged
@@ -131,6 +134,7 @@ impl Event<'_> {
             | Self::SampleAgain
             | Self::WouldSet(_)
             | Self::Observed(_)
+            | Self::MeterAgain(_)
             | Self::TimeConstant(_) => Priority::Notice,
             Self::Applied { .. } | Self::State(_) => Priority::Info,
         }
@@ -187,10 +191,16 @@ impl fmt::Display for Event<'_> {
             Self::Derated(why) => write!(f, "{why}: the limit is lowered"),
             Self::CannotHold { measured, limit } => write!(
                 f,
-                "the limit cannot be held: {} of {}, and nothing lower can be set; raise the limit, or stop the workload",
-                Watts(*measured),
-                Watts(*limit)
+                "the limit cannot be held: {measured} of {limit}, and nothing lower can be set; raise the limit, or stop the workload"
             ),
+            Self::NoMeter { path, fault } => write!(
+                f,
+                "the supply's meter counts as absent, and what the module draws tells the supply's power: {}: {fault}",
+                path.display()
+            ),
+            Self::MeterAgain(path) => {
+                write!(f, "the supply's meter counts again: {}", path.display())
+            }
             Self::HoldsAgain => write!(f, "the limit holds again"),
             Self::Lowered => write!(f, "another program lowered a clock; it is set again"),
             Self::Capped => write!(

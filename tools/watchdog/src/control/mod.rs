@@ -19,6 +19,7 @@ mod event;
 mod input_limit;
 mod rates;
 mod setting;
+mod supply;
 mod surroundings;
 mod violations;
 mod writers;
@@ -40,6 +41,7 @@ use self::escalation::Escalation;
 pub use self::event::{Event, Priority, name};
 use self::input_limit::InputLimit;
 use self::rates::Rates;
+pub use self::supply::Supply;
 pub use self::violations::Violation;
 use self::violations::Violations;
 use self::writers::Disturbances;
@@ -72,7 +74,9 @@ pub struct Control<F> {
     choices: Choices,
     governor: Governor<POINTS>,
     too_hot_mc: Option<i64>,
+    /// As the config and clients mean it, and the supply that they may mean. The governor computes what is left for the module.
     limit: Limit,
+    supply: Supply,
     input: Option<InputLimit>,
     backstop: Option<Backstop>,
     /// The board's own settings, from before the first start.
@@ -190,6 +194,7 @@ impl<F: Files> Control<F> {
             choices: setup.choices,
             too_hot_mc: setup.config.too_hot_mc,
             limit: setup.config.limit,
+            supply: Supply::new(&setup.config, setup.meter),
             input: setup.config.current.map(InputLimit::new),
             backstop: (setup.config.backstop)
                 .filter(|_| !setup.config.observe)
@@ -368,16 +373,19 @@ impl<F: Files> Control<F> {
         self.apply_limit();
     }
 
-    /// Gives the governor and the backstop the limit, lowered to that of the current.
+    /// Gives the governor and the backstop the limit, lowered to that of the current, and what the supply draws beside.
     fn apply_limit(&mut self) {
         let mut limit = self.limit;
         if let Some(input) = self.input {
             limit.power = limit.power.min(input.power());
         }
         self.governor.set_limit(limit);
+        self.governor.set_supply(self.supply.draw());
+        limit.power = self.supply.draw().module(limit.power);
         self.due = None;
         if let Some(backstop) = &mut self.backstop {
-            backstop.set_limit(limit.power);
+            // A limit that leaves the module nothing is as low as any.
+            backstop.set_limit(limit.power.max(Milliwatts(1)));
             if !self.is_yielded {
                 // The next check reports a failure.
                 let _ = backstop.set(&mut self.board, &mut self.files);
@@ -447,6 +455,7 @@ impl<F: Files> Control<F> {
         });
         let has_arrived = self.arrives(now);
         let sample = self.sample(now, emit);
+        self.watch_supply(now, sample.and_then(|sample| sample.total()), emit);
         self.look_for_raise(now, emit);
         let mut input = Input::at(now);
         input.sample = sample;
@@ -550,7 +559,8 @@ impl<F: Files> Control<F> {
         let power = sample.and(status.measured).filter(|_| !is_blind);
         let input = self.input.map(|input| input.power());
         let lowered = |limit: Milliwatts| input.map_or(limit, |input| input.min(limit));
-        let limits = [self.limit.power, self.roots].map(lowered);
+        let module = |limit: Milliwatts| self.supply.draw().module(limit);
+        let limits = [self.limit.power, self.roots].map(|limit| module(lowered(limit)));
         let least = self.choices.front.points().first();
         let is_least = matches!(status.state, State::Safe(_))
             || least.is_some_and(|least| least.mode == status.mode);
@@ -567,9 +577,11 @@ impl<F: Files> Control<F> {
             // The next check reports a failure.
             let _ = backstop.set(&mut self.board, &mut self.files);
         }
-        let [limit, _] = limits;
         match power.filter(|_| has_begun) {
-            Some(measured) => emit(Event::CannotHold { measured, limit }),
+            Some(measured) => emit(Event::CannotHold {
+                measured: self.supply.at_limit(measured),
+                limit: self.supply.limit(lowered(self.limit.power)),
+            }),
             None => emit(Event::HoldsAgain),
         }
     }

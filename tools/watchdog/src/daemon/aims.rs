@@ -149,7 +149,11 @@ impl<F: Files> Daemon<F> {
             return None;
         }
         let offset = self.board().sensor_offset();
-        Unmet::find(&self.control.choices().front, &self.aim, allowed, offset)
+        let limit_for = |power: Milliwatts| {
+            let power = Milliwatts(power.0.saturating_add(offset.0));
+            self.control.supply().at_limit(power)
+        };
+        Unmet::find(&self.control.choices().front, &self.aim, allowed, limit_for)
     }
 
     /// Time and energy of a step in the present mode, or in one that is slower by so many places on the front: the

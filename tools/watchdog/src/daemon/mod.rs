@@ -27,8 +27,9 @@ use crate::limits::{
     Held, Leased, Lowering, Lowerings, MAX_LOWERINGS, Owner, Setter, held, is_raised, lowered,
 };
 use crate::log::{Lines, Withheld, log};
+use crate::meter::Meter;
 use crate::observer::{Look, Observer, Row};
-use crate::quantity::{Thousandths, Watts};
+use crate::quantity::Thousandths;
 use crate::report::{
     Claim, OBSERVING, OVER_LIMIT, Report, ReportedKnob, ReportedViolation, Source, YIELDED,
     state_name,
@@ -220,7 +221,7 @@ impl<F: Files> Daemon<F> {
             current: control.current(),
             measured: status.measured,
             allowed: status.allowed,
-            limit: self.held.limit.power,
+            limit: control.module_limit(),
             gpu_load: control.gpu_load(),
             millijoules: status.millijoules,
             over,
@@ -388,6 +389,12 @@ impl<F: Files> Daemon<F> {
             claims: self.claims().collect(),
             average_mw: average.map(|it| it.power.0),
             average_window_ms: average.map(|it| it.window.0),
+            limit_at: self.config.limit_place(),
+            module_limit_mw: None,
+            supply_mw: None,
+            supply_added_mw: None,
+            meter_mw: None,
+            meter_fault: None,
             throttled: throttled.by(),
             temperature_mc: seen.temperature_mc,
             input_mv: seen.input_mv,
@@ -426,7 +433,23 @@ impl<F: Files> Daemon<F> {
             last_violations: violations.collect(),
         };
         self.report_aim(&mut report);
+        self.report_supply(&mut report);
         report
+    }
+
+    /// Fills in the supply, if the limits are its own.
+    fn report_supply(&self, report: &mut Report) {
+        let supply = self.control.supply();
+        if !supply.is_limited() {
+            return;
+        }
+        let measured = report.measured_mw.map(Milliwatts);
+        report.module_limit_mw = Some(self.control.module_limit().0);
+        report.supply_mw = measured.map(|module| supply.draw().supply(module).0);
+        report.supply_added_mw = supply.meter().map(|_| supply.added().0);
+        report.meter_mw = supply.meter().and_then(|it| Some(it.shown()?.0));
+        let fault = supply.meter().and_then(Meter::fault);
+        report.meter_fault = fault.map(|fault| fault.to_string());
     }
 
     /// Whether the power is over what root allows, and nothing here lowers it.
@@ -455,7 +478,12 @@ impl<F: Files> Daemon<F> {
         lowerings.chain(leases)
     }
 
-    /// Takes over the limits of a new config. What clients have set stays. Returns whether other keys differ; these
+    /// Whether a new config has the supply of the one in force.
+    pub fn has_supply_of(&self, new: &Config) -> bool {
+        self.config.supply == new.supply
+    }
+
+    /// Takes over the limits of a new config, which has [the same supply](Self::has_supply_of). What clients have set stays. Returns whether other keys differ; these
     /// need a restart.
     pub fn reload(&mut self, mut new: Config, utc: UtcSeconds) -> bool {
         if let Some(millivolts) = self.control.seen().input_mv {
@@ -714,15 +742,12 @@ impl<F: Files> Daemon<F> {
         self.changes += 1;
         self.control.set_limit(self.held.limit);
         let Held { limit, source, by } = self.held.clone();
+        let limit = self.config.at_limit(limit.power);
         match by {
             Some(by) => self.tell(format_args!(
-                "limit is now {}, from the {source} of {by}",
-                Watts(limit.power)
+                "limit is now {limit}, from the {source} of {by}"
             )),
-            None => self.tell(format_args!(
-                "limit is now {}, from the {source}",
-                Watts(limit.power)
-            )),
+            None => self.tell(format_args!("limit is now {limit}, from the {source}")),
         }
     }
 }

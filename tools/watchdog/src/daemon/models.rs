@@ -167,6 +167,7 @@ fn refused(error: SetupError) -> Refused {
         | SetupError::NoCores { .. }
         | SetupError::OtherTpcs { .. }
         | SetupError::NoInput
+        | SetupError::MeterOfModule { .. }
         | SetupError::Backstop(_)
         | SetupError::Grid(_)
         | SetupError::Tables(_)

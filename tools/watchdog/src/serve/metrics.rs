@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
+use crate::quantity::Place;
 use crate::report::{Report, ReportedKnob, state_names};
 
 /// The page with all metrics; a metric without a value is omitted.
@@ -45,6 +46,51 @@ impl Page {
                 "power_correction_ratio",
                 "Ratio of measured to predicted power of the present mode.",
                 Decimal(report.ratio_ppm, 6),
+            )?;
+        }
+        self.head(
+            "power_limit_place",
+            "gauge",
+            "1 for the place where the limit holds, 0 for the other.",
+        )?;
+        for place in [Place::Module, Place::Supply] {
+            let value = u8::from(place == report.limit_at);
+            writeln!(
+                self.0,
+                "wattgate_power_limit_place{{place=\"{place}\"}} {value}"
+            )?;
+        }
+        for (name, help, power) in [
+            (
+                "module_limit_watts",
+                "What of the supply's limit is left for the module.",
+                report.module_limit_mw,
+            ),
+            (
+                "supply_power_watts",
+                "Power of the supply: the higher of what follows from the module's and what the meter shows.",
+                report.supply_mw,
+            ),
+            (
+                "supply_added_watts",
+                "What the meter showed above what follows from the module's power.",
+                report.supply_added_mw,
+            ),
+            (
+                "meter_power_watts",
+                "What the supply's meter shows.",
+                report.meter_mw,
+            ),
+        ] {
+            if let Some(power) = power {
+                self.gauge(name, help, milli(power))?;
+            }
+        }
+        if report.supply_added_mw.is_some() {
+            self.gauge(
+                "meter_fault",
+                "1 while the supply's meter counts as absent.",
+                u8::from(report.meter_fault.is_some()),
             )?;
         }
         self.gauge(
@@ -325,11 +371,14 @@ mod tests {
                 2_133e6,
             ),
             ("wattgate_late_looks_total", 4.0),
+            ("wattgate_meter_fault", 1.0),
+            ("wattgate_meter_power_watts", 14.7),
             ("wattgate_mode_changes_total", 17.0),
             ("wattgate_mode_cores", 8.0),
             ("wattgate_mode_cpu_hertz", 1_728e6),
             ("wattgate_mode_emc_hertz", 3_199e6),
             ("wattgate_mode_gpu_hertz", 918e6),
+            ("wattgate_module_limit_watts", 12.0),
             ("wattgate_over_current_events_total{event=\"oc1\"}", 0.0),
             ("wattgate_over_current_events_total{event=\"oc2\"}", 3.0),
             (
@@ -339,6 +388,8 @@ mod tests {
             ("wattgate_over_limit_seconds_total", 0.86),
             ("wattgate_power_allowed_watts", 14.962),
             ("wattgate_power_correction_ratio", 1.022_302),
+            ("wattgate_power_limit_place{place=\"module\"}", 0.0),
+            ("wattgate_power_limit_place{place=\"supply\"}", 1.0),
             ("wattgate_power_limit_watts", 15.0),
             ("wattgate_power_measured_watts", 14.21),
             ("wattgate_power_predicted_watts", 13.9),
@@ -354,6 +405,8 @@ mod tests {
             ("wattgate_state{state=\"stepping_down\"}", 0.0),
             ("wattgate_state{state=\"tracking\"}", 1.0),
             ("wattgate_state{state=\"yielded\"}", 0.0),
+            ("wattgate_supply_added_watts", 0.6),
+            ("wattgate_supply_power_watts", 14.9),
             ("wattgate_temperature_celsius", 61.5),
             ("wattgate_throttled{by=\"cooling\"}", 1.0),
             ("wattgate_throttled{by=\"firmware\"}", 0.0),
@@ -371,6 +424,8 @@ mod tests {
         samples(&page);
         for family in [
             "measured_watts",
+            "supply_power",
+            "meter",
             "temperature",
             "input",
             "delivered",

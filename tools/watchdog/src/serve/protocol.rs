@@ -14,7 +14,7 @@
 //! `error` has one of the names below, for programs, and a message, for people:
 //!
 //! ```json
-//! {"version":1,"ok":{"holding":true,"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","max_limit_mw":30000,"unsaved":false,"least_mw":6100,"model":"model.wgt","unit":"8ff8117c, profiled for the model","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"late_looks":0,"claims":[],"disobedient":[],"last_violations":[]}}
+//! {"version":1,"ok":{"holding":true,"state":"tracking","cores":8,"cpu_khz":1728000,"gpu_khz":918000,"emc_khz":3199000,"measured_mw":14210,"predicted_mw":13900,"allowed_mw":14962,"ratio_ppm":1022302,"limit_mw":15000,"limit_from":"config","max_limit_mw":30000,"unsaved":false,"limit_at":"module","least_mw":6100,"model":"model.wgt","unit":"8ff8117c, profiled for the model","violations":2,"changes":17,"over_limit_ms":860,"unknown_ms":0,"energy_mj":1234567,"sensor_errors":0,"failed_changes":0,"late_looks":0,"claims":[],"disobedient":[],"last_violations":[]}}
 //! {"version":1,"error":{"name":"out_of_range","message":"power_mw is 0, expected 1 to 1000000"}}
 //! ```
 //!
@@ -33,8 +33,14 @@
 //! {"source":"lease","by":{"owner":{"uid":1000},"pid":4711,"program":"train.py"},"limit_mw":25000,"for_ms":600000}
 //! ```
 //!
+//! All limits are of the module, or with the config's `supply` of the supply that feeds it: `limit_at` says which, `module` or
+//! `supply`. Then `module_limit_mw` is what the limit leaves for the module, `supply_mw` the supply's power, `meter_mw` what its
+//! meter shows, `supply_added_mw` what the meter showed above what follows from the module's power, and `meter_fault` why the
+//! meter counts as absent. `measured_mw`, `predicted_mw`, `allowed_mw`, `least_mw`, `energy_mj` and `last_violations` are the
+//! module's in any case, and `budget_left_mj` is where the limit is.
+//!
 //! `measured_mw`,
-//! `limit_by`, `limit_for_ms`, `over_for_ms`, `average_mw`, `average_window_ms`, `throttled` (what makes the board slower than its
+//! `module_limit_mw`, `supply_mw`, `supply_added_mw`, `meter_mw`, `meter_fault`, `limit_by`, `limit_for_ms`, `over_for_ms`, `average_mw`, `average_window_ms`, `throttled` (what makes the board slower than its
 //! mode: `cooling`, `firmware`, or both with a comma), `temperature_mc`, `input_mv`, `input_ma`, the
 //! clocks that run (`delivered_cpu_khz`, `delivered_gpu_khz`, `delivered_emc_khz`), the over-current events
 //! since the boot (`oc1_events` to `oc3_events`) and in the last minute (`oc1_per_min` to `oc3_per_min`)

@@ -333,7 +333,7 @@ fn bad_configs_are_refused_with_the_reason() {
             "limit = \"15W\"\nmode = 1",
             format!(
                 "{path}:4: unknown field `mode`, expected one of `version`, `model`, `limit`, \
-                 `max_limit`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, `confidence`, \
+                 `max_limit`, `supply`, `backstop`, `backstop_margin`, `schedule`, `average`, `budget`, `confidence`, \
                  `too_hot`, `cores`, `objective`, `deadline`, `clocks`, `memory`, `group`, `metrics`, `hardware_watchdog`, `observe`, \
                  `on_stop`, `state_dir`, `sensor_samples`; see wattgated.toml(5)"
             ),

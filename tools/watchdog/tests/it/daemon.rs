@@ -10,6 +10,7 @@ use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::clock::Clock;
 use wattgate_watchdog::daemon::ClientId;
 use wattgate_watchdog::limits::{Owner, Setter};
+use wattgate_watchdog::quantity::Place;
 use wattgate_watchdog::report::{Report, Source};
 use wattgate_watchdog::serve::protocol::{Refused, WantedAverage, WantedLease, WantedLimit};
 
@@ -558,4 +559,53 @@ fn the_report_says_what_slows_the_board() {
     rig.inject("throttle off");
     rig.run(15);
     assert_eq!(rig.daemon.report().throttled, None);
+}
+
+/// What the config, a lowering and a lease name is of the supply; what the sensor shows stays the module's.
+#[test]
+fn with_a_supply_all_limits_are_its_own_and_the_report_says_so() {
+    let lines =
+        "limit = \"36W\"\nmax_limit = \"40W\"\nsupply = { efficiency = 0.9, offset = \"2.5W\" }";
+    let mut rig = Rig::new(lines);
+    rig.run(20);
+    let of_module = |supply_mw: u32| (supply_mw - 2_500) * 9 / 10;
+    let shows = |rig: &mut Rig, limit_mw: u32| {
+        rig.run(5);
+        let report = rig.daemon.report();
+        assert_eq!(
+            (report.limit_mw, report.limit_at),
+            (limit_mw, Place::Supply)
+        );
+        assert_eq!(report.module_limit_mw, Some(of_module(limit_mw)));
+        assert!(report.allowed_mw < of_module(limit_mw), "{report}");
+        let measured = report.measured_mw.expect("measured");
+        assert!(measured <= report.allowed_mw, "{report}");
+        let supply = report.supply_mw.expect("measured");
+        assert!(supply.abs_diff(measured * 10 / 9 + 2_500) <= 2, "{report}");
+        assert_eq!((report.supply_added_mw, report.meter_mw), (None, None));
+        report.to_string()
+    };
+    let text = shows(&mut rig, 36_000);
+    assert!(text.contains("\nlimit 36 W at the supply\n"), "{text}");
+    assert!(text.contains("\nmax_limit 40 W at the supply\n"), "{text}");
+    assert!(text.contains("\nmodule_limit 30.15 W\n"), "{text}");
+    let power = |mw| WantedLease::from_power(Milliwatts(mw));
+    let client = ClientId(1);
+    let leased = rig
+        .daemon
+        .lease(client, power(40_000), by(1_000), &rig.clocks);
+    leased.expect("within max_limit");
+    shows(&mut rig, 40_000);
+    let refused = rig
+        .daemon
+        .lease(client, power(40_001), by(1_000), &rig.clocks);
+    assert_eq!(refused.expect_err("over").name, "over_max_limit");
+    let set = rig.daemon.set_limit(wanted(22), by(1_000), &rig.clocks);
+    set.expect("lower");
+    shows(&mut rig, 22_000);
+    // Limits of another supply mean something else.
+    let other = rig.config(&lines.replace("0.9", "0.8"));
+    assert!(!rig.daemon.has_supply_of(&other));
+    let higher = rig.config(&lines.replace("36W", "38W"));
+    assert!(rig.daemon.has_supply_of(&higher));
 }

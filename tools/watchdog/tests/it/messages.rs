@@ -17,7 +17,9 @@ use wattgate_watchdog::control::Event;
 use wattgate_watchdog::distrust::Distrust;
 use wattgate_watchdog::lesson::{NoLesson, Unusable};
 use wattgate_watchdog::lock::LockError;
+use wattgate_watchdog::meter::MeterFault;
 use wattgate_watchdog::observer::{self, Would};
+use wattgate_watchdog::quantity::{Place, Placed};
 use wattgate_watchdog::setup::SetupError;
 
 use crate::common::weights;
@@ -106,6 +108,10 @@ fn messages_of_states_are_the_golden_ones() {
             path: "model.wgt".into(),
         },
         SetupError::NoInput,
+        SetupError::MeterOfModule {
+            path: "/sys/class/hwmon/hwmon3/power1_input".into(),
+            rail: "VDD_IN".to_owned(),
+        },
     ];
     let lock = LockError::Held {
         path: "/run/wattgated/lock".into(),
@@ -196,8 +202,12 @@ fn messages_of_states_are_the_golden_ones() {
         Event::BackstopChanged,
         Event::Derated("too hot"),
         Event::CannotHold {
-            measured: Milliwatts(21_500),
-            limit: Milliwatts(20_000),
+            measured: Placed(Milliwatts(21_500), None),
+            limit: Placed(Milliwatts(20_000), None),
+        },
+        Event::CannotHold {
+            measured: Placed(Milliwatts(21_500), Some(Place::Supply)),
+            limit: Placed(Milliwatts(20_000), Some(Place::Supply)),
         },
         Event::HoldsAgain,
         Event::Lowered,
@@ -205,13 +215,27 @@ fn messages_of_states_are_the_golden_ones() {
         Event::NotCapped,
         Event::NotThrottled,
     ];
+    let meter = Path::new("/sys/class/hwmon/hwmon9/power1_input");
+    let [shown, module] = [36, 24_900].map(Milliwatts);
+    let faults = [
+        MeterFault::NoFile,
+        MeterFault::NoNumber,
+        MeterFault::Silent,
+        MeterFault::NoPower,
+        MeterFault::Absurd(Milliwatts(20_000_000)),
+        MeterFault::Still,
+        MeterFault::FarBelow { shown, module },
+    ];
+    let of_meter = faults.map(|fault| Event::NoMeter { path: meter, fault });
+    let of_meter = of_meter.into_iter().chain([Event::MeterAgain(meter)]);
     let lines = client.into_iter();
     let lines = lines.chain(setup.iter().map(SetupError::to_string));
     let lines = lines.chain(iter::once(lock.to_string()));
     let lines = lines.chain(distrusts.iter().map(Distrust::to_string));
     let lines = lines.chain(lessons.iter().map(NoLesson::to_string));
     let lines = lines.chain(unusable.iter().map(Unusable::to_string));
-    let lines: Vec<String> = lines.chain(events.iter().map(Event::to_string)).collect();
+    let events = events.into_iter().chain(of_meter);
+    let lines: Vec<String> = lines.chain(events.map(|it| it.to_string())).collect();
     let golden = Path::new(GOLDEN).join("messages-of-states.txt");
     transcript::settle(&golden, &format!("{}\n", lines.join("\n")));
 }

@@ -14,11 +14,11 @@ use wattgate_watchdog::config::Config;
 use wattgate_watchdog::control::{Event, Priority};
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::limits::Lowerings;
-use wattgate_watchdog::quantity::{Memory, Watts};
+use wattgate_watchdog::quantity::{Memory, Place, Placed};
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
 
-use super::site::confidence;
+use super::site::{confidence, supply};
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::deadline::DeadlineEnd;
@@ -61,8 +61,10 @@ fn within(limit: Milliwatts, setup: Setup) -> Result<Setup, Failure> {
     match setup.choice() {
         Err(SelectError::OverLimit { least_power }) if setup.choices.distrust.is_none() => {
             Err(Failure::Limit {
-                limit,
-                least: least_power,
+                limit: setup.config.at_limit(limit),
+                least: setup
+                    .config
+                    .at_limit(setup.config.draw().supply(least_power)),
             })
         }
         _ => Ok(setup),
@@ -83,6 +85,7 @@ fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Config {
         aim: Wanted::FASTEST,
         clocks: Clocks::Pin,
         max_limit: None,
+        supply: supply(root),
         backstop: None,
         schedule: None,
         confidence: confidence(root),
@@ -190,8 +193,8 @@ impl Going {
 
     fn line(&self, passed: Duration, report: &Report) -> String {
         let seconds = passed.as_secs();
-        let limit = Watts(Milliwatts(report.limit_mw));
-        let power = match report.measured_mw {
+        let limit = report.at_limit(Milliwatts(report.limit_mw));
+        let power = match report.measured_at_limit() {
             Some(measured) => format!("{:.2} W now", f64::from(measured) / 1e3),
             None => "no reading of the power now".to_owned(),
         };
@@ -212,6 +215,8 @@ impl Going {
 #[derive(Serialize)]
 pub struct Summary {
     limit_mw: u32,
+    /// Of the limit, the highest power and the time over it. Energy and mean are the module's.
+    limit_at: Place,
     seconds: f64,
     energy_j: f64,
     mean_w: f64,
@@ -236,6 +241,7 @@ impl Summary {
         };
         Self {
             limit_mw: limit.0,
+            limit_at: held.limit_at,
             seconds: round(held.seconds),
             energy_j: round(held.energy_j),
             mean_w: round(held.mean_w()),
@@ -264,12 +270,17 @@ impl Summary {
             seconds if seconds > 0.0 => format!(", unknown power for {seconds:.1} s"),
             _ => String::new(),
         };
+        let is_supply = self.limit_at == Place::Supply;
         format!(
-            "{what} {} for {:.0} s: {:.0} J, mean {:.2} W, {highest}, over the limit for {:.1} s{unknown}, {rate}\n",
-            Watts(Milliwatts(self.limit_mw)),
+            "{what} {} for {:.0} s: {:.0} J, mean {:.2} W{}, {highest}, over the limit for {:.1} s{unknown}, {rate}\n",
+            Placed(
+                Milliwatts(self.limit_mw),
+                is_supply.then_some(Place::Supply)
+            ),
             self.seconds,
             self.energy_j,
             self.mean_w,
+            if is_supply { " at the module" } else { "" },
             self.over_s
         )
     }

@@ -20,7 +20,7 @@ use wattgate_watchdog::setup::Setup;
 
 use super::options::{Common, PLAN, Plan, help_with, limit, parse, within};
 use super::profile::{Profiled, Ready};
-use super::site::{Site, config, models, new_file, prepare};
+use super::site::{Site, config, limit_of_module, models, new_file, prepare};
 use super::{Failure, hold, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::hold::End;
@@ -39,7 +39,7 @@ Usage: wattgate learn --limit W [options] -- PROGRAM [arguments]
        wattgate learn --limit W [options] --attach PID
 
 Options:
-  --limit W        The limit on the power of the module, such as 20W
+  --limit W        The limit on the power of the module, such as 20W; of its supply if the daemon's config has one
   --model FILE     The model to write [/var/lib/wattgate/models/BOARD/NAME.wgt, or beside the model of the
                    daemon's config]
   --hold S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
@@ -83,7 +83,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     })?;
     let limit = power.ok_or(Failure::Missing("--limit, such as --limit 20W"))?;
     let mut site = Site::open(&common)?;
-    site.limit = Some(limit);
+    site.limit = Some(limit_of_module(limit, &common.root));
     let learned = learn(&common, &plan, limit, model, time, &mut site);
     let Done { refit, next } = site.close(learned)?;
     // A fit takes a while, in which nobody would watch the limit of a workload that runs.
@@ -199,10 +199,8 @@ fn learn(
         });
     }
     // The workload goes on during the fit, in a mode that is known to be within the limit.
-    let within = |row: &&&Row| {
-        row.power_mw
-            .is_some_and(|power| power <= f64::from(limit.0))
-    };
+    let of_module = f64::from(limit_of_module(limit, &common.root).0);
+    let within = |row: &&&Row| row.power_mw.is_some_and(|power| power <= of_module);
     let by_time = |a: &&&Row, b: &&&Row| {
         let time = |row: &Row| row.time_ms.unwrap_or(f64::INFINITY);
         time(a).total_cmp(&time(b))

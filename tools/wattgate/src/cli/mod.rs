@@ -33,11 +33,11 @@ use wattgate_cli::planning::LEAST_MODES;
 use wattgate_cli::program::{Command, Does, Program};
 use wattgate_probe::format::{OpenError, ProbeError};
 use wattgate_runtime::grid::GridError;
-use wattgate_runtime::{Confidence, FormatError, Milliwatts};
+use wattgate_runtime::{Confidence, FormatError};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::config::ConfigError;
 use wattgate_watchdog::lock::LockError;
-use wattgate_watchdog::quantity::Watts;
+use wattgate_watchdog::quantity::Placed;
 use wattgate_watchdog::saved_state::SavedStateError;
 use wattgate_watchdog::setup::SetupError;
 use wattgate_watchdog::sudo_user::UserError;
@@ -207,11 +207,10 @@ pub enum Failure {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Setup(#[from] SetupError),
-    #[error("no mode is within {}: the lowest needs {}, with the guard band; raise --limit", Watts(*limit), Watts(*least))]
-    Limit {
-        limit: Milliwatts,
-        least: Milliwatts,
-    },
+    #[error(
+        "no mode is within {limit}: the lowest needs {least}, with the guard band; raise --limit"
+    )]
+    Limit { limit: Placed, least: Placed },
     #[error("the planner's model: {0}; {advice}", advice = advice(.0))]
     Model(#[from] FormatError),
     #[error("{program}: cannot be started: {source}; name a program that is in PATH, or its path")]

@@ -16,7 +16,9 @@ use wattgate_runtime::PowerMode;
 use wattgate_watchdog::unit::ThisUnit;
 
 use super::options::{Common, Modes, PLAN, Plan, help_with, limit, parse};
-use super::site::{Site, axes, confidence, config, corpus, ladder, models, prepare};
+use super::site::{
+    Site, axes, confidence, config, corpus, ladder, limit_of_module, models, prepare,
+};
 use super::{Failure, print, print_json};
 use crate::co_process::CoProcess;
 use crate::planner::{Background, List, Listed, PlannerError};
@@ -63,6 +65,7 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
     })?;
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
+    let power = power.map(|limit| limit_of_module(limit, &common.root));
     site.limit = power.or(site.right.limit_of_daemon());
     let ready = Ready::new(&common, &plan, false, &mut site);
     let measured = ready.and_then(|ready| ready.measure(&common).map(drop));

@@ -15,7 +15,7 @@ use wattgate_watchdog::report::{Report, YIELDED};
 use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 
 use super::options::{Common, help_with, limit, parse, within};
-use super::site::{Site, config, models, models_of_daemon};
+use super::site::{Site, config, limit_of_module, models, models_of_daemon};
 use super::{Failure, hold, observe};
 use crate::deadline::DeadlineWatch;
 use crate::hold::Held;
@@ -29,7 +29,7 @@ Usage: wattgate run --limit W [options] -- PROGRAM [arguments]
        wattgate run --limit W [options] --attach PID
 
 Options:
-  --limit W        The limit on the power of the module, such as 20W
+  --limit W        The limit on the power of the module, such as 20W; of its supply if the daemon's config has one
   --model FILE     The workload's model [NAME.wgt where the daemon looks for models, else that of
                    its config, /etc/wattgated.toml, else none: the limit is held by measurement]
   --time S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
@@ -101,7 +101,7 @@ fn own(
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
     let mut site = Site::open(common)?;
-    site.limit = Some(limit);
+    site.limit = Some(limit_of_module(limit, &common.root));
     let model = find_model(common, model, Some(&site.device));
     let setup = model.and_then(|it| hold::setup(it.as_deref(), limit, &common.root, &site.files));
     let held = setup.and_then(|setup| {

@@ -16,6 +16,7 @@ use wattgate_watchdog::compatibility;
 use wattgate_watchdog::config::Config;
 use wattgate_watchdog::lock::{Lock, LockError};
 use wattgate_watchdog::saved_state::SavedState;
+use wattgate_watchdog::supply::Supply;
 use wattgate_watchdog::thinning;
 
 use super::Failure;
@@ -234,6 +235,18 @@ pub fn config(root: &Path) -> PathBuf {
 /// The confidence of the daemon's config, or its default.
 pub fn confidence(root: &Path) -> Confidence {
     Config::read(&config(root)).map_or(Confidence::P95, |it| it.confidence)
+}
+
+/// The supply of the daemon's config, which its limits are of; `None` if they are the module's. Only the daemon reads the
+/// meter.
+pub fn supply(root: &Path) -> Option<Supply> {
+    let supply = Config::read(&config(root)).ok()?.supply?;
+    Some(supply.without_meter())
+}
+
+/// What a limit leaves for the module.
+pub fn limit_of_module(limit: Milliwatts, root: &Path) -> Milliwatts {
+    supply(root).map_or(limit, |supply| supply.draw().module(limit))
 }
 
 /// The folder of a board's models: that of the daemon's model, where the daemon looks for others, too.

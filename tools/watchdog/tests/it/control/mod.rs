@@ -5,6 +5,7 @@ mod limits;
 mod models;
 mod obedience;
 mod sensor;
+mod supply;
 mod throttling;
 mod units;
 mod writers;
