@@ -146,7 +146,7 @@ impl Headline<'_> {
         if report.unsaved {
             writeln!(
                 f,
-                "a change of the lowered limits is not saved: a reboot would lose it"
+                "a change of the lowered limits is not saved yet: a reboot now would lose it"
             )?;
         }
         Ok(())
@@ -287,7 +287,7 @@ mod tests {
             "lowered by uid 1000, pid 4711, guard.py, for 540 s more",
             "no model of the workload: `wattgate learn` makes one",
             "12.0 W are allowed now",
-            "a change of the lowered limits is not saved",
+            "a change of the lowered limits is not saved yet",
         ] {
             assert!(
                 text.lines().any(|line| line.starts_with(part)),

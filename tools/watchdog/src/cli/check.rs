@@ -13,6 +13,7 @@ use super::{Failure, below, check_writable, parse, print, unwritable};
 use crate::aim::Shown;
 use crate::client::Client;
 use crate::clock::{Clock, System};
+use crate::compatibility::idle_mw;
 use crate::config::Config;
 use crate::deadline::InTime;
 use crate::distrust::Distrust;
@@ -128,8 +129,16 @@ fn daemon_runs(root: &Path) -> bool {
 pub(super) fn over_limit(setup: &Setup) -> Result<(), Failure> {
     let distrust = setup.choices.distrust;
     if distrust == Some(Distrust::NoModel) {
-        // The daemon measures what the modes draw, and holds the least one until then.
-        return Ok(());
+        // The daemon measures what the modes draw, and holds the least one until then. No board draws less than this in any mode.
+        let idle = Milliwatts(idle_mw(&setup.board.identity().compatible));
+        let allowed = setup.governor().status().allowed;
+        return match allowed < idle {
+            true => Err(Failure::OverLimit {
+                limit: setup.config.at_limit(setup.lowest_limit()),
+                least: setup.limit_for(idle),
+            }),
+            false => Ok(()),
+        };
     }
     if let Some(why) = distrust {
         let limit = setup.config.at_limit(setup.lowest_limit());

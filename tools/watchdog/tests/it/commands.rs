@@ -57,6 +57,13 @@ fn a_limit_needs_no_model() {
         assert!(errors.contains(&format!("once: {safe}; ")), "{errors}");
         rig.await_mode(&safe);
 
+        // A limit below what the idle board draws holds with no mode.
+        fs::write(&rig.config, "version = 1\nlimit = \"2W\"\n").expect("written");
+        let (code, _, errors) = rig.output("check");
+        assert_eq!(code, Some(4), "{errors}");
+        assert!(errors.contains("no mode stays within 2 W"), "{errors}");
+        fs::write(&rig.config, "version = 1\nlimit = \"25W\"\n").expect("written");
+
         let _daemon = rig.run("no model of the workload");
         let (code, report, errors) = outcome(rig.client("status").arg("--json"));
         assert_eq!(code, Some(0), "{errors}");

@@ -281,7 +281,7 @@ fn a_lowered_limit_survives_a_crash_a_reload_and_a_restart() {
         let (code, report, errors) = outcome(rig.client("set-limit").arg("15W"));
         assert_eq!(code, Some(0), "{errors}");
         assert!(
-            report.contains("\na change of the lowered limits is not saved: "),
+            report.contains("\na change of the lowered limits is not saved yet: "),
             "{report}"
         );
         eventually("it is saved", || (shown(rig) == (15, true)).then_some(()));
