@@ -7,18 +7,21 @@ use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
 use wattgate_board::Missing;
 use wattgate_cli::aim::Wanted;
+use wattgate_cli::exit::note;
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{Failure, below, check_writable, parse, print, unwritable};
 use crate::aim::Shown;
 use crate::client::Client;
 use crate::clock::{Clock, System};
+use crate::config::Metrics;
 use crate::deadline::InTime;
 use crate::group;
 use crate::hardware_watchdog::HardwareWatchdog;
 use crate::lesson::Unusable;
 use crate::quantity::Watts;
 use crate::schedule::Schedule;
+use crate::serve::textfile;
 use crate::setup::Setup;
 
 const USAGE: &str = "\
@@ -87,6 +90,12 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         && !daemon_runs(&place.root)
     {
         HardwareWatchdog::check(&below(&place.root, path), &place.root)?;
+    }
+    // The limit is held without metrics, too.
+    if let Some(Metrics::File(path)) = &setup.config.metrics
+        && let Err(why) = textfile::check(path)
+    {
+        note(format_args!("warning: {why}"));
     }
     print(&match is_json {
         true => format!("{}\n", json(&setup)),

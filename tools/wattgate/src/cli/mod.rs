@@ -12,6 +12,7 @@ mod step;
 mod workload;
 
 use std::env;
+use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -78,6 +79,17 @@ pub enum Failure {
     Arguments(#[from] lexopt::Error),
     #[error("missing {0}")]
     Missing(&'static str),
+    /// Without a config, the daemon has no model either.
+    #[error(
+        "missing --model: {} in {}, and the daemon has no config; `wattgate learn` makes both{}",
+        Unfound(workload.as_deref()), folder.display(), Known(known)
+    )]
+    NoModel {
+        workload: Option<String>,
+        folder: PathBuf,
+        /// The workloads that have a model.
+        known: Vec<String>,
+    },
     #[error("{0}")]
     User(#[from] UserError),
     #[error("{0}")]
@@ -171,7 +183,7 @@ pub enum Failure {
     },
     #[error("the model is not installed, since a daemon would refuse it: {why}; the rows are kept in {}", corpus.display())]
     Refused { why: String, corpus: PathBuf },
-    #[error("{0}")]
+    #[error("{0}; its own output may say why")]
     Workload(Exit),
     /// The summary has told the figures.
     #[error(
@@ -212,12 +224,49 @@ pub enum Failure {
     Attach { pid: Pid, source: io::Error },
     #[error("--log: {}: {source}; name the file that the process writes its output to", path.display())]
     Log { path: PathBuf, source: io::Error },
-    #[error("the socket for steps: {0}{advice}", advice = as_root(.0))]
+    #[error("the socket for steps: {0}{advice}", advice = elsewhere(.0))]
     Socket(io::Error),
     #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
+}
+
+/// A model that is not found by the name of a workload, for messages.
+struct Unfound<'a>(Option<&'a str>);
+
+impl Display for Unfound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "there is no model of `{name}`"),
+            None => f.write_str("the command does not tell the name of its model"),
+        }
+    }
+}
+
+/// The names that have a model, for messages.
+struct Known<'a>(&'a [String]);
+
+impl Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            names => write!(
+                f,
+                "; there are models of {}: name one with --name",
+                names.join(", ")
+            ),
+        }
+    }
+}
+
+/// What to do about a socket that cannot be opened. An error of our own says it.
+fn elsewhere(error: &io::Error) -> &'static str {
+    match (error.kind(), as_root(error)) {
+        (ErrorKind::Other, _) => "",
+        (_, "") => "; name another path with --socket",
+        (_, as_root) => as_root,
+    }
 }
 
 /// What to do about a permission that is missing.
@@ -234,6 +283,7 @@ impl Failed for Failure {
         match self {
             Self::Arguments(_)
             | Self::Missing(_)
+            | Self::NoModel { .. }
             | Self::Aim(_)
             | Self::Value { .. }
             | Self::Exclusive(..)
