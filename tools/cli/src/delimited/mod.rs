@@ -509,11 +509,11 @@ mod tests {
             ),
             (
                 b"t_ms,activity,t_ms\n0,1,0\n",
-                "line 1: column `t_ms`: repeated in the header; expected it once".to_owned(),
+                "line 1: column `t_ms`: repeated in the header; delete one of the columns".to_owned(),
             ),
             (
                 b"t_ms,activity\n0,1\nt_ms,activity\n",
-                "line 3: the header is repeated; expected a row of values".to_owned(),
+                "line 3: the header is repeated; delete this line".to_owned(),
             ),
             (
                 b"t_ms,activity\n\n0,0,5\n",

@@ -16,10 +16,12 @@ use wattgate_board::{
 };
 use wattgate_runtime::grid::Axis;
 use wattgate_runtime::{Milliseconds, Milliwatts};
+use wattgate_watchdog::cli::Failure;
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::control::Event;
 use wattgate_watchdog::distrust::Distrust;
 use wattgate_watchdog::lesson::{NoLesson, Unusable};
+use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::lock::LockError;
 use wattgate_watchdog::saved_state::SavedStateError;
 use wattgate_watchdog::setup::SetupError;
@@ -156,7 +158,13 @@ fn of_files() -> Vec<String> {
         axis: Axis::Gpu,
         value: 306_001,
     };
-    let lines = backstops.into_iter().chain([nothing.to_string()]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let lowerings = folder.path().join("limits");
+    fs::write(&lowerings, "{\"version\":1").expect("written");
+    let (_, unknown) = Lowerings::read(&[lowerings]);
+    let unknown = unknown.expect_err("cut").to_string();
+    let unknown = unknown.replace(&folder.path().display().to_string(), "/var/lib/wattgate");
+    let lines = backstops.into_iter().chain([nothing.to_string(), unknown]);
     let lines = lines.chain(restores.iter().map(SavedStateError::to_string));
     let lines = lines.chain(defects.iter().map(SavedStateError::to_string));
     let lines = lines.chain(faults).chain(averagings);
@@ -277,6 +285,15 @@ fn messages_of_states_are_the_golden_ones() {
     let lines = lines.chain(of_files());
     let lines = lines.chain(iter::once(lock.to_string()));
     let lines = lines.chain(distrusts.iter().map(Distrust::to_string));
+    let failures = [
+        Failure::NoJetson,
+        Failure::Distrusted {
+            limit: Milliwatts(20_000),
+            why: distrusts[1],
+        },
+        Failure::Disobeyed(vec![knob.clone()]),
+    ];
+    let lines = lines.chain(failures.iter().map(Failure::to_string));
     let lines = lines.chain(lessons.iter().map(NoLesson::to_string));
     let lines = lines.chain(unusable.iter().map(Unusable::to_string));
     let lines: Vec<String> = lines.chain(events.iter().map(Event::to_string)).collect();
