@@ -63,7 +63,7 @@ pub enum ShardError {
         "{}: not what a shard prints, or cut off: {why}; run this shard again", path.display()
     )]
     Defect { path: PathBuf, why: String },
-    #[error("{}: {what} from {}; merge the parts of one computation", path.display(), first.display())]
+    #[error("{}: {what} than {}; merge the parts of one computation", path.display(), first.display())]
     Differs {
         path: PathBuf,
         first: PathBuf,
@@ -288,13 +288,13 @@ fn merged(paths: &[PathBuf]) -> Result<(Jobs, Vec<String>), ShardError> {
             what,
         };
         if part.arguments != first.arguments {
-            return Err(differs("its arguments differ"));
+            return Err(differs("made with other arguments"));
         }
         if part.build != first.build {
-            return Err(differs("the program that made it differs"));
+            return Err(differs("made by another program"));
         }
         if (part.jobs, part.shard[1]) != (first.jobs, count) {
-            return Err(differs("the number of its jobs or shards differs"));
+            return Err(differs("of another number of jobs or shards"));
         }
         let number = part.shard[0];
         if let Some((one, _)) = places.insert(number, (path, part)) {

@@ -126,8 +126,8 @@ pub enum NoLesson {
     NoLoad,
     /// No unit differs as much.
     #[error(
-        "the power is {ratio:.2} times the prediction, and no unit differs as much: not the full load, another workload, or \
-         the sensor"
+        "the power is {ratio:.2} times the prediction, and no unit differs as much: run the workload of the model at full load; \
+         if it does run so, the sensor or the model is wrong"
     )]
     FarOff { ratio: f32 },
     /// The unit has no id, so that a lesson could be of any.
@@ -147,7 +147,7 @@ pub enum Unusable {
     #[error("{}: cannot be read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// Something else is in its place.
-    #[error("{}: no file; remove it, so that the daemon can write one", path.display())]
+    #[error("{}: a folder or a device is in place of the file; remove it, so that the daemon can write one", path.display())]
     NoFile { path: PathBuf },
     /// The file is truncated or changed.
     #[error("{}: damaged; the daemon will write it anew", path.display())]

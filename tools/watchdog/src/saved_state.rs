@@ -45,8 +45,16 @@ pub enum SavedStateError {
     #[error("{}: the saved settings are damaged: {why}; reboot, which loses them, or delete the file", path.display())]
     Defect { path: PathBuf, why: SavedError },
     /// At least one setting was not restored. The file stays.
-    #[error("{}: some settings were not restored: {why}; `wattgated restore` tries again", path.display())]
+    #[error("{}: some settings were not restored: {why}; {}", path.display(), again(why))]
     Restore { path: PathBuf, why: RestoreError },
+}
+
+/// What to do about settings that were not restored.
+fn again(why: &RestoreError) -> &'static str {
+    match why {
+        RestoreError::UnknownKnob { .. } => "delete the file, which is of another board",
+        RestoreError::Incomplete { .. } => "`wattgated restore` tries again",
+    }
 }
 
 /// The saved state and its file.

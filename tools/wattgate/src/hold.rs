@@ -10,10 +10,12 @@ use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::{Clock, System, UtcSeconds};
 use wattgate_watchdog::control::Event as ControlEvent;
 use wattgate_watchdog::daemon::Daemon;
+use wattgate_watchdog::limits::Owner;
 use wattgate_watchdog::quantity::Place;
 use wattgate_watchdog::report::Report;
-use wattgate_watchdog::serve::protocol::Request;
+use wattgate_watchdog::serve::protocol::{Request, WantedLease};
 
+use crate::models::{Models, held_with};
 use crate::window::Count;
 use crate::world::{Event, Exit, World};
 
@@ -28,6 +30,10 @@ pub trait Holder {
 
     /// The state after the last step.
     fn report(&self) -> Report;
+
+    /// Takes the name that the workload has told. From now on its model holds the limit, if there is one and the user has
+    /// named none.
+    fn take_name(&mut self, now: Duration, told: &str) -> Result<(), Self::Error>;
 }
 
 /// The daemon's control in this process.
@@ -35,6 +41,8 @@ pub struct Own<F, E> {
     pub daemon: Daemon<F>,
     /// Gets the events of the control.
     pub emit: E,
+    /// Where the model of a workload is looked for that tells its name; `None` if the model is settled.
+    pub models: Option<Models>,
 }
 
 /// The time of a session, for the control.
@@ -64,11 +72,60 @@ impl<F: Files, E: FnMut(ControlEvent<'_>)> Holder for Own<F, E> {
     fn report(&self) -> Report {
         self.daemon.report()
     }
+
+    fn take_name(&mut self, now: Duration, told: &str) -> Result<(), Self::Error> {
+        let in_force = self.daemon.report().model;
+        let models = self.models.as_ref();
+        if let Some(file) = models.and_then(|models| models.told(told, in_force.as_deref())) {
+            let now = SessionClock(now).now();
+            // Nobody waits for a model here, so that it comes at once as it does for root.
+            if let Err(why) = self.daemon.set_model(&file, Owner::Root, now) {
+                keeps(in_force.as_deref(), &why.message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says that a model holds the limit in place of the one that was wanted.
+fn keeps(in_force: Option<&str>, why: &str) {
+    note(format_args!("warning: {}: {why}", held_with(in_force)));
+}
+
+/// A lease, whose model may change.
+pub struct Leased {
+    pub lease: WantedLease,
+    pub models: Models,
+}
+
+/// The shortest time for the work that a lease takes.
+const SHORTEST_WORK: Duration = Duration::from_secs(60);
+
+impl Leased {
+    /// The lease of a model in place of the one before. The time for the work goes on, in whole seconds; `None` if less of it
+    /// is left than a lease takes.
+    fn of_model(&self, file: String, now: Duration) -> Option<WantedLease> {
+        let mut lease = WantedLease {
+            model: Some(file),
+            ..self.lease.clone()
+        };
+        let within = lease.aim.as_mut().and_then(|aim| aim.within_ms.as_mut());
+        if let Some(within) = within {
+            let left = Duration::from_millis(*within).saturating_sub(now);
+            if left < SHORTEST_WORK {
+                return None;
+            }
+            *within = 1_000 * left.as_secs();
+        }
+        Some(lease)
+    }
 }
 
 /// The daemon that runs.
 pub struct ByDaemon {
     client: Client,
+    /// `None` if the model is settled.
+    leased: Option<Leased>,
     report: Report,
     /// Whether the daemon takes steps: not from a client without a lease.
     takes_steps: bool,
@@ -80,12 +137,17 @@ pub struct ByDaemon {
 const REPORT: Duration = Duration::from_millis(100);
 
 impl ByDaemon {
-    /// Takes a connection, over which a limit was set or leased.
+    /// Takes a connection, over which a limit was set or leased. The model of `leased` may change with the name of the workload.
     /// `speed` is the board's time per real time.
-    pub fn new(mut client: Client, speed: f64) -> Result<Self, ClientError> {
+    pub fn new(
+        mut client: Client,
+        leased: Option<Leased>,
+        speed: f64,
+    ) -> Result<Self, ClientError> {
         let report = client.status()?;
         Ok(Self {
             client,
+            leased,
             report,
             takes_steps: true,
             interval: REPORT.mul_f64(speed),
@@ -109,6 +171,28 @@ impl Holder for ByDaemon {
 
     fn report(&self) -> Report {
         self.report.clone()
+    }
+
+    /// `now` is the time since the lease, which this session took when it began.
+    fn take_name(&mut self, now: Duration, told: &str) -> Result<(), Self::Error> {
+        let Some(leased) = &self.leased else {
+            return Ok(());
+        };
+        let Some(file) = leased.models.told(told, self.report.model.as_deref()) else {
+            return Ok(());
+        };
+        let Some(lease) = leased.of_model(file, now) else {
+            let why = "less than a minute is left for the steps";
+            keeps(self.report.model.as_deref(), why);
+            return Ok(());
+        };
+        match self.client.lease(lease) {
+            Ok(report) => self.report = report,
+            // A daemon takes a model of a user once in ten seconds, for instance.
+            Err(ClientError::Refused(why)) => keeps(self.report.model.as_deref(), &why.message),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 }
 
@@ -190,7 +274,7 @@ pub fn hold<W: World, H: Holder>(
     let (mut stretch_s, mut longest_over_s) = (0.0, 0.0_f64);
     let (mut unknown_ms, mut unknown_stretch_s) = (unknown_before, 0.0);
     let mut longest_unknown_s = 0.0_f64;
-    let mut has_told = false;
+    let (mut has_told, mut is_named) = (false, false);
     let end = loop {
         let due = until.map_or(next, |until| next.min(until));
         match world.wait(due) {
@@ -203,6 +287,10 @@ pub fn hold<W: World, H: Holder>(
                 last = Some(count);
                 let begun = *begun.get_or_insert(count.steps);
                 done = Some(count.steps.saturating_sub(begun));
+                if let Some(told) = world.told_name().filter(|_| !is_named) {
+                    is_named = true;
+                    holder.take_name(count.at, &told)?;
+                }
                 seen(count.at, Some(count), &report);
             }
             Event::Ended(exit) => break End::Workload(exit),
@@ -261,4 +349,41 @@ pub fn hold<W: World, H: Holder>(
         steps,
         steps_s,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use wattgate_cli::aim::{By, Wanted};
+    use wattgate_runtime::Objective;
+    use wattgate_watchdog::serve::protocol::WantedAim;
+
+    use super::*;
+
+    #[test]
+    fn the_time_for_the_work_goes_on_in_the_lease_of_another_model() {
+        let wanted = Wanted {
+            objective: Objective::Power,
+            by: Some(By::Work {
+                steps: 9,
+                within: Milliseconds(100_000),
+            }),
+        };
+        let leased = |aim: Option<WantedAim>| Leased {
+            lease: WantedLease {
+                aim,
+                ..WantedLease::from_power(Milliwatts(20_000))
+            },
+            models: Models {
+                folder: "models".into(),
+            },
+        };
+        let with_work = leased(Some(WantedAim::from_wanted(wanted)));
+        let at = |ms| with_work.of_model("yolo.wgt".to_owned(), Duration::from_millis(ms));
+        let lease = at(30_500).expect("time is left");
+        assert_eq!(lease.aim.and_then(|aim| aim.within_ms), Some(69_000));
+        assert_eq!(lease.model.as_deref(), Some("yolo.wgt"));
+        assert_eq!(at(40_001), None);
+        let without = leased(None).of_model("yolo.wgt".to_owned(), Duration::from_secs(1_000));
+        assert_eq!(without.expect("no time to end").aim, None);
+    }
 }

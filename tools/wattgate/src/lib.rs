@@ -14,7 +14,7 @@
 //! | what a model says of a board's modes | [`outlook`] |
 //! | the corpus file, and rows for it while a limit is held | [`row`], [`scribe`] |
 //! | the workload's process | [`process`] |
-//! | its name | [`name`] |
+//! | its name, and the models by names | [`name`], [`models`] |
 //! | where its counts come from | [`steps`] |
 //! | command line | [`cli`] |
 #![forbid(unsafe_code)]
@@ -27,6 +27,7 @@ pub mod ender;
 pub mod hold;
 pub mod ladder;
 pub mod lent;
+pub mod models;
 pub mod name;
 pub mod operation;
 pub mod outlook;

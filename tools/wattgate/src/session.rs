@@ -168,7 +168,7 @@ pub enum SessionError {
     },
     /// Not even the lowest mode can be set.
     #[error(
-        "the mode of least clocks and cores cannot be set: {0}; end other programs that set clocks or cores"
+        "the mode of least clocks and cores cannot be set: {0}; report the board with `wattgate probe`"
     )]
     Lowest(ApplyError),
     /// One mode after another could not be measured.

@@ -212,7 +212,7 @@ pub enum Problem {
     NoSuchWorkload { asked: String, names: Vec<String> },
     /// The file mixes boards, kinds or TPC masks.
     #[error(
-        "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
+        "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board; write a file for each"
     )]
     Mixed { first: String, found: String },
     /// The file mixes units.
@@ -228,7 +228,7 @@ pub enum Problem {
     )]
     SeveralFeedings { first: String, found: String },
     /// A part of a step that is longer than the step.
-    #[error("{part} is longer than the step, {time}")]
+    #[error("{part} is longer than the step, {time}; correct one of them")]
     LongerThanStep { part: String, time: String },
     /// A part of a step without the time of the step.
     #[error("a part of a step is told, but no time_ms; fill it in, or leave the part blank")]

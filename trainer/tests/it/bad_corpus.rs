@@ -117,17 +117,14 @@ fn a_repeated_column() {
     let contents = corpus().join("\n").replace("emc_khz", "cpu_khz");
     refused(
         contents,
-        "line 1: column `cpu_khz`: repeated in the header; expected it once",
+        "line 1: column `cpu_khz`: repeated in the header; delete one of the columns",
     );
 }
 
 #[test]
 fn a_repeated_header() {
     let twice = [corpus(), corpus()].concat().join("\n");
-    refused(
-        twice,
-        "line 98: the header is repeated; expected a row of values",
-    );
+    refused(twice, "line 98: the header is repeated; delete this line");
 }
 
 #[test]
@@ -136,7 +133,7 @@ fn a_row_with_too_few_or_too_many_fields() {
     lines[2] = "board,job,1".to_owned();
     refused(
         lines.join("\n"),
-        "line 3: expected 8 fields as in the header, found 3",
+        "line 3: expected 8 fields as in the header, found 3; complete the row, or delete it",
     );
     let mut lines = corpus();
     lines[2] += ",1";
@@ -341,7 +338,7 @@ fn two_workloads_in_one_file() {
     );
     refused(
         with_field("device", "other"),
-        "line 5: column `device`: expected `board` as in the rows before, found `other`: one file holds one workload on one board",
+        "line 5: column `device`: expected `board` as in the rows before, found `other`: one file holds one workload on one board; write a file for each",
     );
 }
 
@@ -360,7 +357,7 @@ fn a_kind_that_is_none_or_changes() {
     );
     refused(
         with_kind(&["simulated", "measured"]),
-        "line 3: column `kind`: expected `simulated` as in the rows before, found `measured`: one file holds one workload on one board",
+        "line 3: column `kind`: expected `simulated` as in the rows before, found `measured`: one file holds one workload on one board; write a file for each",
     );
 }
 
@@ -502,7 +499,8 @@ fn check_reports_every_defect_and_the_sound_rest() {
     let (first, second) = (&json["files"][0], &json["files"][1]);
     assert_eq!(first["defect_count"], 2);
     assert_eq!(first["rows"], 94);
-    let expected = "line 8: expected 8 fields as in the header, found 1";
+    let expected =
+        "line 8: expected 8 fields as in the header, found 1; complete the row, or delete it";
     assert_eq!(first["defects"][1], expected);
     assert_eq!(
         (&second["defect_count"], &second["rows"]),
@@ -580,7 +578,7 @@ fn columns_of_the_feeding_are_checked() {
             "fetch_ms",
             "0",
             "99999",
-            "99999 ms is longer than the step, 15 ms",
+            "99999 ms is longer than the step, 15 ms; correct one of them",
         ),
         (
             "compute_ms",
@@ -592,7 +590,7 @@ fn columns_of_the_feeding_are_checked() {
             "compute_ms",
             "1.5",
             "15.5",
-            "15.5 ms is longer than the step, 15 ms",
+            "15.5 ms is longer than the step, 15 ms; correct one of them",
         ),
     ] {
         let contents = with_columns(column, all, fifth);
@@ -601,7 +599,7 @@ fn columns_of_the_feeding_are_checked() {
     // Both parts fit into the step one by one, and not together.
     refused(
         with_columns("fetch_ms,compute_ms", "1,1", "10,8"),
-        "line 5: column `compute_ms`: 18 ms is longer than the step, 15 ms",
+        "line 5: column `compute_ms`: 18 ms is longer than the step, 15 ms; correct one of them",
     );
 }
 

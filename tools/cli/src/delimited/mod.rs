@@ -39,20 +39,20 @@ pub enum Problem {
     #[error("missing; {advice}")]
     MissingColumn { advice: String },
     /// A column name is repeated in the header.
-    #[error("repeated in the header; expected it once")]
+    #[error("repeated in the header; delete one of the columns")]
     DuplicateColumn,
     /// The header line is repeated among the rows.
-    #[error("the header is repeated; expected a row of values")]
+    #[error("the header is repeated; delete this line")]
     RepeatedHeader,
     /// A row with more or fewer fields than the header.
-    #[error("expected {expected} fields as in the header, found {found}{}", then(*advice))]
+    #[error("expected {expected} fields as in the header, found {found}; {advice}")]
     FieldCount {
         expected: u64,
         found: u64,
-        advice: Option<&'static str>,
+        advice: &'static str,
     },
     /// The last line has no end, in a file whose last number may then lack digits.
-    #[error("the file ends within a line; expected a whole one")]
+    #[error("the file ends within a line; copy the file again, or delete this line")]
     Cut,
     /// The file is in UTF-16.
     #[error("the text is in UTF-16; save it as UTF-8")]
@@ -265,10 +265,11 @@ impl<R: Read> Table<R> {
             Problem::FieldCount {
                 expected: expected as u64,
                 found: found as u64,
-                advice: (found > expected).then_some(match last.trim_ascii() {
+                advice: match last.trim_ascii() {
+                    _ if found < expected => "complete the row, or delete it",
                     b"" => "the row ends with a delimiter, and the header does not",
                     _ => "write decimal points, and put a text with a delimiter in quotes",
-                }),
+                },
             }
         } else if (self.header.iter().enumerate()).all(|(at, name)| self.field(at) == name) {
             Problem::RepeatedHeader
@@ -508,11 +509,11 @@ mod tests {
             ),
             (
                 b"t_ms,activity,t_ms\n0,1,0\n",
-                "line 1: column `t_ms`: repeated in the header; expected it once".to_owned(),
+                "line 1: column `t_ms`: repeated in the header; delete one of the columns".to_owned(),
             ),
             (
                 b"t_ms,activity\n0,1\nt_ms,activity\n",
-                "line 3: the header is repeated; expected a row of values".to_owned(),
+                "line 3: the header is repeated; delete this line".to_owned(),
             ),
             (
                 b"t_ms,activity\n\n0,0,5\n",

@@ -182,17 +182,17 @@ pub struct Matrices {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
     /// A parameter of the kernel has no value.
-    #[error("`{}` needs `{}`", kind.name(), parameter.name())]
+    #[error("`{}` needs `{}`; fill it in", kind.name(), parameter.name())]
     Missing { kind: Kind, parameter: Parameter },
     /// A parameter of another kernel has a value.
-    #[error("`{}` takes no `{}`", kind.name(), parameter.name())]
+    #[error("`{}` takes no `{}`; leave it blank", kind.name(), parameter.name())]
     NotTaken { kind: Kind, parameter: Parameter },
     /// A size is zero.
-    #[error("`{}` is 0", .0.name())]
+    #[error("`{}` is 0, expected 1 or more", .0.name())]
     Zero(Parameter),
     /// The groups do not divide the channels.
     #[error(
-        "`groups` is {groups}, which does not divide {channels} input and {out_channels} output channels"
+        "`groups` is {groups}, which does not divide {channels} input and {out_channels} output channels; correct one of them"
     )]
     Groups {
         groups: u32,
@@ -200,10 +200,12 @@ pub enum CallError {
         out_channels: u32,
     },
     /// The window is larger than the padded image.
-    #[error("the window is larger than the image of {height} x {width} with its padding")]
+    #[error(
+        "the window is larger than the image of {height} x {width} with its padding; correct one of them"
+    )]
     Window { height: u32, width: u32 },
     /// A tensor has more than 2³⁰ elements.
-    #[error("a tensor has more than {MOST_ELEMENTS} elements")]
+    #[error("a tensor has more than {MOST_ELEMENTS} elements; correct its sizes")]
     TooLarge,
 }
 

@@ -164,7 +164,7 @@ fn a_window_that_does_not_fit_and_groups_with_a_rest_are_refused() {
     assert_eq!(refused, Err(expected));
     assert_eq!(
         expected.to_string(),
-        "`groups` is 4, which does not divide 8 input and 9 output channels"
+        "`groups` is 4, which does not divide 8 input and 9 output channels; correct one of them"
     );
 }
 

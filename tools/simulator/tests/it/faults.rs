@@ -421,6 +421,6 @@ fn every_wrong_line_is_named() {
     let expected = "`EPERM`, expected EBUSY, EINVAL, EIO or EROFS";
     assert_eq!(unknown.expect_err("no such").to_string(), expected);
     let nothing = tree.control(&format!("allow {RAILGATE}"));
-    let expected = format!("`{RAILGATE}` has no fault to clear");
+    let expected = format!("`{RAILGATE}` has no fault to clear; `refuse` and `ignore` make faults");
     assert_eq!(nothing.expect_err("no fault").to_string(), expected);
 }

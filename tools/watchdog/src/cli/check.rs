@@ -7,6 +7,7 @@ use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
 use wattgate_board::Missing;
 use wattgate_cli::aim::Wanted;
+use wattgate_cli::exit::note;
 use wattgate_runtime::{Milliwatts, PowerMode, SelectError};
 
 use super::{Failure, below, check_writable, parse, print, unwritable};
@@ -14,7 +15,7 @@ use crate::aim::Shown;
 use crate::client::Client;
 use crate::clock::{Clock, System};
 use crate::compatibility::idle_mw;
-use crate::config::Config;
+use crate::config::{Config, Metrics};
 use crate::deadline::InTime;
 use crate::distrust::Distrust;
 use crate::group;
@@ -23,6 +24,7 @@ use crate::lesson::Unusable;
 use crate::meter::MeterFault;
 use crate::quantity::{Margin, Watts};
 use crate::schedule::Schedule;
+use crate::serve::textfile;
 use crate::setup::Setup;
 
 const USAGE: &str = "\
@@ -98,6 +100,12 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         HardwareWatchdog::check(&below(&place.root, path), &place.root)?;
     }
     let metered = metered(&mut setup);
+    // The limit is held without metrics, too.
+    if let Some(Metrics::File(path)) = &setup.config.metrics
+        && let Err(why) = textfile::check(path)
+    {
+        note(format_args!("warning: {why}"));
+    }
     print(&match is_json {
         true => format!("{}\n", json(&setup, metered.as_ref())),
         false => report(&setup, learned.err(), metered.as_ref()),

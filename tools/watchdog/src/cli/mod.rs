@@ -147,7 +147,7 @@ pub enum Failure {
     })]
     SavedState(#[from] SavedStateError),
     /// The mode is set as far as the knobs obey.
-    #[error("the mode is set, but for knobs that do not obey ({}): {}", .0.len(), list(.0))]
+    #[error("the mode is set, but for knobs that do not obey ({}): {}; end other programs that set clocks or cores", .0.len(), list(.0))]
     Disobeyed(Vec<Disobedience>),
     #[error("{0}")]
     Apply(#[from] ApplyError),

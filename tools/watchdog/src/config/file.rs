@@ -169,7 +169,9 @@ impl TryFrom<BudgetTable> for FileBudget {
         let mean_mw = millijoules * 1_000 / time.0.max(1);
         match (1..=1_000_000).contains(&mean_mw) {
             true => Ok(Self(Budget { millijoules, time })),
-            false => Err("the budget's energy divided by its time must be 1mW to 1000W"),
+            false => Err(
+                "the budget's energy divided by its time must be 1mW to 1000W; change one of them",
+            ),
         }
     }
 }

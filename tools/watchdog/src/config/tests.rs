@@ -265,11 +265,13 @@ fn a_budget_is_an_energy_and_a_time() {
         ),
         (
             "{ energy = \"1J\", time = \"240h\" }",
-            "the budget's energy divided by its time must be 1mW to 1000W".to_owned(),
+            "the budget's energy divided by its time must be 1mW to 1000W; change one of them"
+                .to_owned(),
         ),
         (
             "{ energy = \"10000Wh\", time = \"1h\" }",
-            "the budget's energy divided by its time must be 1mW to 1000W".to_owned(),
+            "the budget's energy divided by its time must be 1mW to 1000W; change one of them"
+                .to_owned(),
         ),
     ] {
         assert_eq!(refused(budget), format!("w.toml:4: {error}"));

@@ -173,7 +173,7 @@ impl fmt::Display for Event<'_> {
             }
             Self::NoSample(error) => write!(
                 f,
-                "the power sensor cannot be read, so the least mode is set until it can: {error}"
+                "the power sensor cannot be read, so the least mode is set until it can: {error}; `dmesg` shows its driver's errors"
             ),
             Self::NoReading(error) => write!(f, "the power sensor cannot be read: {error}"),
             Self::SampleAgain => write!(f, "the power sensor is readable again"),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use wattgate_board::Files;
@@ -32,6 +32,19 @@ pub struct Textfile {
     path: PathBuf,
     written: Option<Milliseconds>,
     is_failing: bool,
+}
+
+/// Fails if the folder of a file of metrics does not exist.
+pub fn check(path: &Path) -> Result<(), TextfileError> {
+    let folder = fs::metadata(path.parent().unwrap_or(path));
+    let is_folder = folder.and_then(|folder| match folder.is_dir() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    is_folder.map_err(|source| TextfileError {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 impl Textfile {

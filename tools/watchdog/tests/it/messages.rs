@@ -10,16 +10,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, iter};
 
-use wattgate_board::{DiscoverError, Disobedience, Missing, SampleError, SampleFault};
+use wattgate_board::{
+    ApplyError, AveragingError, BackstopError, ChangeError, DiscoverError, Disobedience, KnobError,
+    Missing, RestoreError, SampleError, SampleFault, SavedError, SettableError,
+};
+use wattgate_runtime::grid::Axis;
 use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode};
+use wattgate_watchdog::cli::Failure;
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::control::Event;
 use wattgate_watchdog::distrust::Distrust;
 use wattgate_watchdog::lesson::{NoLesson, Unusable};
+use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::lock::LockError;
 use wattgate_watchdog::meter::MeterFault;
 use wattgate_watchdog::observer::{self, Would};
 use wattgate_watchdog::quantity::{Place, Placed};
+use wattgate_watchdog::saved_state::SavedStateError;
 use wattgate_watchdog::setup::SetupError;
 
 use crate::common::weights;
@@ -62,6 +69,109 @@ fn refusals_of_a_daemon_are_the_golden_ones() {
         let golden = Path::new(GOLDEN).join("messages-of-daemon.txt");
         transcript::compare(&golden, folder, &[PROGRAM]);
     });
+}
+
+/// What is said of the board's files, and of the daemon's own.
+fn of_files() -> Vec<String> {
+    let shunt: Arc<Path> = Arc::from(Path::new("/sys/class/hwmon/hwmon0/shunt1_resistor"));
+    let backstops = [
+        BackstopError::NoLimit,
+        BackstopError::Shunt {
+            path: Arc::clone(&shunt),
+        },
+        BackstopError::NoVoltage {
+            path: Arc::from(Path::new("/sys/class/hwmon/hwmon0/in1_input")),
+            millivolts: 0,
+        },
+        BackstopError::Knob(KnobError::NotANumber { path: shunt }),
+    ];
+    let backstops = backstops.map(|why| SetupError::Backstop(why).to_string());
+    let nothing = SetupError::Nothing {
+        path: "model.wgt".into(),
+        why: SettableError::NothingInCommon { axis: Axis::Gpu },
+    };
+    let prior = || PathBuf::from("/var/lib/wattgate/prior");
+    let knob = || Arc::from(Path::new("/sys/class/devfreq/17000000.ga10b/max_freq"));
+    let differs = KnobError::Differs {
+        path: knob(),
+        wanted: 306_000_000,
+        found: 1_300_500_000,
+    };
+    let restores = [
+        RestoreError::UnknownKnob { path: knob() },
+        RestoreError::Incomplete {
+            count: 2,
+            first: differs,
+        },
+    ];
+    let restores = restores.map(|why| SavedStateError::Restore { path: prior(), why });
+    let defects = [
+        SavedError::NoEnd,
+        SavedError::NoPair { line: 2 },
+        SavedError::NotANumber {
+            line: 2,
+            word: "fast".to_owned(),
+        },
+        SavedError::Twice {
+            line: 3,
+            path: "/sys/devices/system/cpu/cpu4/online".into(),
+        },
+    ];
+    let defects = defects.map(|why| SavedStateError::Defect { path: prior(), why });
+    let faults = [
+        SampleFault::NotANumber,
+        SampleFault::Negative(-120),
+        SampleFault::NoVoltage(0),
+        SampleFault::NoPower(0),
+        SampleFault::AbsurdPower(2_000_000_000),
+        SampleFault::FullScale {
+            millivolts: 32_760,
+            milliamperes: 32_760,
+        },
+    ];
+    let faults = faults.map(|fault| {
+        let rail = "VDD_CPU_CV".into();
+        Event::NoSample(&SampleError { rail, fault }).to_string()
+    });
+    let samples = || Arc::from(Path::new("/sys/class/hwmon/hwmon0/samples"));
+    let fixed = KnobError::Differs {
+        path: samples(),
+        wanted: 64,
+        found: 512,
+    };
+    let undone = ChangeError::Undone {
+        cause: fixed.clone(),
+    };
+    let not_undone = ChangeError::NotUndone {
+        cause: fixed.clone(),
+        left: 1,
+        first: fixed,
+    };
+    let averagings = [
+        AveragingError::Unavailable { path: samples() },
+        AveragingError::Fixed {
+            device: "/sys/class/hwmon/hwmon0".into(),
+        },
+        AveragingError::Unknown(KnobError::NotANumber { path: samples() }),
+        AveragingError::Failed(undone),
+        AveragingError::Failed(not_undone),
+    ];
+    let averagings = averagings.map(|why| Event::NotAveraged(&why).to_string());
+    let apply = ApplyError::NotOnBoard {
+        axis: Axis::Gpu,
+        value: 306_001,
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let lowerings = folder.path().join("limits");
+    fs::write(&lowerings, "{\"version\":1").expect("written");
+    let (_, unknown) = Lowerings::read(&[lowerings]);
+    let unknown = unknown.expect_err("cut").to_string();
+    let unknown = unknown.replace(&folder.path().display().to_string(), "/var/lib/wattgate");
+    let lines = backstops.into_iter().chain([nothing.to_string(), unknown]);
+    let lines = lines.chain(restores.iter().map(SavedStateError::to_string));
+    let lines = lines.chain(defects.iter().map(SavedStateError::to_string));
+    let lines = lines.chain(faults).chain(averagings);
+    lines.chain([apply.to_string()]).collect()
 }
 
 #[test]
@@ -131,8 +241,16 @@ fn messages_of_states_are_the_golden_ones() {
             predicted: Milliwatts(6_100),
         },
     ];
-    let lessons = [NoLesson::NoLoad, NoLesson::NoUnit, NoLesson::NoSensor];
+    let lessons = [
+        NoLesson::NoLoad,
+        NoLesson::FarOff { ratio: 1.31 },
+        NoLesson::NoUnit,
+        NoLesson::NoSensor,
+    ];
     let unusable = [
+        Unusable::NoFile {
+            path: "/var/lib/wattgate/unit".into(),
+        },
         Unusable::Damaged {
             path: "/var/lib/wattgate/unit".into(),
         },
@@ -230,8 +348,18 @@ fn messages_of_states_are_the_golden_ones() {
     let of_meter = of_meter.into_iter().chain([Event::MeterAgain(meter)]);
     let lines = client.into_iter();
     let lines = lines.chain(setup.iter().map(SetupError::to_string));
+    let lines = lines.chain(of_files());
     let lines = lines.chain(iter::once(lock.to_string()));
     let lines = lines.chain(distrusts.iter().map(Distrust::to_string));
+    let failures = [
+        Failure::NoJetson,
+        Failure::Distrusted {
+            limit: Placed(Milliwatts(20_000), None),
+            why: distrusts[1],
+        },
+        Failure::Disobeyed(vec![knob.clone()]),
+    ];
+    let lines = lines.chain(failures.iter().map(Failure::to_string));
     let lines = lines.chain(lessons.iter().map(NoLesson::to_string));
     let lines = lines.chain(unusable.iter().map(Unusable::to_string));
     let events = events.into_iter().chain(of_meter);

@@ -26,6 +26,9 @@ const MAX_PROBE_BYTES: u64 = 32 << 20;
 /// The first bytes of a gzip file (RFC 1952).
 const MAGIC: [u8; 2] = [0x1F, 0x8B];
 
+/// What to do about a file that was changed after it was written.
+const AGAIN: &str = "record the board again with `wattgate probe`";
+
 /// Why a file is not a probe.
 #[derive(Debug, Error)]
 pub enum ProbeError {
@@ -53,26 +56,26 @@ pub enum ProbeError {
     )]
     Version { found: u32 },
     /// A line is not a record of this version.
-    #[error("line {line}: {why}")]
+    #[error("line {line}: {why}; {AGAIN}")]
     Record { line: usize, why: String },
     /// A path is relative, or has an empty, `.` or `..` component.
-    #[error("line {line}: bad path `{path}`")]
+    #[error("line {line}: bad path `{path}`; {AGAIN}")]
     Path { line: usize, path: String },
     /// Two records of one kind have the same path.
-    #[error("line {line}: duplicate path {path}")]
+    #[error("line {line}: duplicate path {path}; {AGAIN}")]
     Twice { line: usize, path: String },
     /// The sensors are listed twice, or after the first reading.
-    #[error("line {line}: sensors again, or after the first sample")]
+    #[error("line {line}: sensors again, or after the first sample; {AGAIN}")]
     Sensors { line: usize },
     /// A reading of the power sensors does not have one value for each sensor.
-    #[error("line {line}: {found} values, expected {expected}")]
+    #[error("line {line}: {found} values, expected {expected}; {AGAIN}")]
     Values {
         line: usize,
         found: usize,
         expected: usize,
     },
     /// The times of the readings do not ascend.
-    #[error("line {line}: the time is not later than the one before")]
+    #[error("line {line}: the time is not later than the one before; {AGAIN}")]
     Time { line: usize },
     /// The last line is not the record `end` with the number of records.
     #[error(

@@ -22,7 +22,8 @@ use super::site::{confidence, supply};
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::deadline::DeadlineEnd;
-use crate::hold::{ByDaemon, End, Held, Own, SessionClock, hold};
+use crate::hold::{ByDaemon, End, Held, Leased, Own, SessionClock, hold};
+use crate::models::Models;
 use crate::process::Process;
 use crate::window::Count;
 use crate::world::World;
@@ -99,10 +100,12 @@ fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Config {
     }
 }
 
-/// Holds the limit of a setup with an aim until the workload ends or the user stops it, or for a time.
+/// Holds the limit of a setup with an aim until the workload ends or the user stops it, or for a time. A workload that tells
+/// its name gets its model of `models`.
 pub fn run(
     process: &mut Process,
     setup: Setup,
+    models: Option<Models>,
     wanted: Option<Wanted>,
     time: Option<Duration>,
     is_new: bool,
@@ -122,6 +125,7 @@ pub fn run(
             Lowerings::default(),
         ),
         emit,
+        models,
     };
     if let Some(wanted) = wanted {
         holder.daemon.pursue(wanted, &SessionClock(process.now()));
@@ -131,16 +135,17 @@ pub fn run(
 }
 
 /// Watches how the daemon that runs holds a limit, until the workload ends or the user stops it, or
-/// for a time.
+/// for a time. A workload that tells its name gets its model by another lease.
 pub fn watch(
     process: &mut Process,
     client: Client,
+    leased: Option<Leased>,
     limit: Milliwatts,
     time: Option<Duration>,
     is_new: bool,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
-    let mut holder = ByDaemon::new(client, process.files().speed())?;
+    let mut holder = ByDaemon::new(client, leased, process.files().speed())?;
     Ok(hold(process, &mut holder, limit, time, is_new, seen)?)
 }
 

@@ -247,7 +247,7 @@ fn learn(
         }
     };
     let held = match is_for_daemon {
-        false => hold::run(&mut site.process, setup, None, time, false, seen),
+        false => hold::run(&mut site.process, setup, None, None, time, false, seen),
         true => {
             // The daemon gets model and limit before it gets the board back.
             let mut client = Client::connect(&common.root)?;
@@ -257,7 +257,7 @@ fn learn(
                 ..WantedLease::from_power(limit)
             })?;
             site.right.give_back(&mut site.process);
-            hold::watch(&mut site.process, client, limit, time, false, seen)?
+            hold::watch(&mut site.process, client, None, limit, time, false, seen)?
         }
     };
     shown?;

@@ -86,6 +86,7 @@ pub enum Failure {
     Shared(#[from] wattgate_watchdog::cli::Failure),
     #[error("missing {0}")]
     Missing(&'static str),
+    /// Without a config, the daemon has no model either.
     #[error("{0}")]
     User(#[from] UserError),
     #[error("{0}")]
@@ -179,7 +180,7 @@ pub enum Failure {
     },
     #[error("the model is not installed, since a daemon would refuse it: {why}; the rows are kept in {}", corpus.display())]
     Refused { why: String, corpus: PathBuf },
-    #[error("{0}")]
+    #[error("{0}; its own output may say why")]
     Workload(Exit),
     /// The summary has told the figures.
     #[error(
@@ -219,12 +220,21 @@ pub enum Failure {
     Attach { pid: Pid, source: io::Error },
     #[error("--log: {}: {source}; name the file that the process writes its output to", path.display())]
     Log { path: PathBuf, source: io::Error },
-    #[error("the socket for steps: {0}{advice}", advice = as_root(.0))]
+    #[error("the socket for steps: {0}{advice}", advice = elsewhere(.0))]
     Socket(io::Error),
     #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
+}
+
+/// What to do about a socket that cannot be opened. An error of our own says it.
+fn elsewhere(error: &io::Error) -> &'static str {
+    match (error.kind(), as_root(error)) {
+        (ErrorKind::Other, _) => "",
+        (_, "") => "; name another path with --socket",
+        (_, as_root) => as_root,
+    }
 }
 
 /// What to do about a permission that is missing.

@@ -13,8 +13,9 @@ use wattgate_watchdog::report::Observed;
 use super::hold::{self, Going, Summary};
 use super::options::Common;
 use super::run::find_model;
-use super::site::device;
+use super::site::{device, models};
 use super::{Failure, print, print_json};
+use crate::models::Models;
 use crate::process::Stop;
 use crate::world::World;
 
@@ -30,7 +31,10 @@ pub fn run(
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
     process.files().refuse_writes();
     let board = Board::discover(process.files(), &common.root)?;
-    let model = find_model(common, model, device(common, &board).as_deref())?;
+    let models = device(common, &board).map(|device| Models {
+        folder: models(&common.root, &device),
+    });
+    let model = find_model(common, model, models.as_ref())?;
     let mut setup = hold::setup(model.as_deref(), limit, &common.root, process.files())?;
     setup.config.observe = true;
     note("NOT HOLDING: --observe writes nothing to the board, so no limit holds");
@@ -41,6 +45,7 @@ pub fn run(
     let held = hold::run(
         &mut process,
         setup,
+        None,
         wanted,
         time,
         is_new,

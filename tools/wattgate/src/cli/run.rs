@@ -1,7 +1,7 @@
 //! `run`: holds a limit while a program runs.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::Parser;
@@ -18,7 +18,8 @@ use super::options::{Common, help_with, limit, parse, within};
 use super::site::{Site, config, limit_of_module, models, models_of_daemon};
 use super::{Failure, hold, observe};
 use crate::deadline::DeadlineWatch;
-use crate::hold::Held;
+use crate::hold::{Held, Leased};
+use crate::models::Models;
 use crate::process::Stop;
 use crate::window::Count;
 
@@ -31,7 +32,8 @@ Usage: wattgate run --limit W [options] -- PROGRAM [arguments]
 Options:
   --limit W        The limit on the power of the module, such as 20W; of its supply if the daemon's config has one
   --model FILE     The workload's model [NAME.wgt where the daemon looks for models, else that of
-                   its config, /etc/wattgated.toml, else none: the limit is held by measurement]
+                   its config, /etc/wattgated.toml, else none: the limit is held by measurement; a
+                   workload that tells its name with its first step then gets NAME.wgt]
   --time S         Stop PROGRAM after the limit was held for S seconds [run it to its end]
   --observe        Write nothing to the board: say which mode would be set for the limit, and why, and at the
                    end how often the power was over it. No limit holds
@@ -102,7 +104,11 @@ fn own(
 ) -> Result<Held, Failure> {
     let mut site = Site::open(common)?;
     site.limit = Some(limit_of_module(limit, &common.root));
-    let model = find_model(common, model, Some(&site.device));
+    let models = Models {
+        folder: models(&common.root, &site.device),
+    };
+    let may_change = model.is_none() && common.may_tell_name();
+    let model = find_model(common, model, Some(&models));
     let setup = model.and_then(|it| hold::setup(it.as_deref(), limit, &common.root, &site.files));
     let held = setup.and_then(|setup| {
         site.process.wait_for_all();
@@ -111,6 +117,7 @@ fn own(
         Ok(hold::run(
             &mut site.process,
             setup,
+            may_change.then_some(models),
             wanted,
             time,
             is_new,
@@ -124,31 +131,32 @@ fn own(
 pub fn find_model(
     common: &Common,
     named: Option<PathBuf>,
-    device: Option<&str>,
+    models: Option<&Models>,
 ) -> Result<Option<PathBuf>, Failure> {
-    let learned = || learned(common, &models(&common.root, device?));
-    let model = named.or_else(learned);
-    model.map_or_else(|| configured(&common.root), |model| Ok(Some(model)))
-}
-
-/// The model that was learned of the workload, in the folder of models.
-fn learned(common: &Common, folder: &Path) -> Option<PathBuf> {
-    let path = folder.join(format!("{}.wgt", common.name()?));
-    path.is_file().then(|| {
-        note(format_args!("the model is {}", path.display()));
-        path
-    })
-}
-
-/// The model of the daemon's config, if it has one.
-fn configured(root: &Path) -> Result<Option<PathBuf>, Failure> {
-    match Config::read(&config(root)) {
-        Ok(config) => Ok(config.model),
-        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
+    if let Some(model) = named.or_else(|| learned(common, models?)) {
+        return Ok(Some(model));
     }
+    let configured = match Config::read(&config(&common.root)) {
+        Ok(config) => config.model,
+        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let known = models.map_or_else(Vec::new, Models::workloads);
+    if let Some(models) = models.filter(|_| configured.is_none() && !known.is_empty()) {
+        note(format_args!(
+            "{} has models of {}; --model takes one",
+            models.folder.display(),
+            known.join(", ")
+        ));
+    }
+    Ok(configured)
+}
+
+/// The model that was learned of the workload, as far as its name is known before its first step.
+fn learned(common: &Common, models: &Models) -> Option<PathBuf> {
+    let path = models.of(&common.name()?)?;
+    note(format_args!("the model is {}", path.display()));
+    Some(path)
 }
 
 /// Leases the limit from the daemon that runs. The lease ends with this process.
@@ -163,20 +171,25 @@ fn lease(
 ) -> Result<Held, Failure> {
     let stop = Stop::on_signals().map_err(Failure::Signals)?;
     let mut process = common.workload.open(&common.root, common.speed, stop)?;
-    let mut ask = |model: Option<&Path>| {
+    let lease = WantedLease {
+        aim: wanted.map(WantedAim::from_wanted),
+        program: Some("wattgate run".to_owned()),
+        ..WantedLease::from_power(limit)
+    };
+    let mut ask = |model: Option<PathBuf>| {
         client.lease(WantedLease {
             model: model.map(|path| path.to_string_lossy().into_owned()),
-            aim: wanted.map(WantedAim::from_wanted),
-            program: Some("wattgate run".to_owned()),
-            ..WantedLease::from_power(limit)
+            ..lease.clone()
         })
     };
-    let learned = || learned(common, &models_of_daemon(&common.root)?);
+    let models = models_of_daemon(&common.root).map(|folder| Models { folder });
+    let may_change = model.is_none() && common.may_tell_name();
+    let learned = || learned(common, models.as_ref()?);
     let report = match model {
-        Some(model) => ask(Some(&model))?,
+        Some(model) => ask(Some(model))?,
         None => match learned() {
             None => ask(None)?,
-            Some(learned) => match ask(Some(&learned)) {
+            Some(learned) => match ask(Some(learned)) {
                 // A daemon takes models of its folder alone, and of a user one in ten seconds.
                 Err(ClientError::Refused(why)) if why.name != "observing" => {
                     note(format_args!(
@@ -196,5 +209,7 @@ fn lease(
     process.wait_for_all();
     common.workload.start(&mut process, common.json)?;
     let is_new = !common.workload.is_attached();
-    hold::watch(&mut process, client, limit, time, is_new, seen)
+    let models = models.filter(|_| may_change);
+    let leased = models.map(|models| Leased { lease, models });
+    hold::watch(&mut process, client, leased, limit, time, is_new, seen)
 }

@@ -84,7 +84,8 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
     {
         let counter = counter(&socket);
         note(format_args!(
-            "warning: {}: {error}: no step counted",
+            "warning: {}: {error}, so no step is counted; see that this user may write the file, which `wattgate run`, `learn` \
+             and `profile` make",
             counter.display()
         ));
     }

@@ -60,7 +60,9 @@ impl StepSocket {
     }
 
     fn open(path: &Path) -> io::Result<Self> {
-        if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+        // A name alone is in the present folder.
+        let is_absent = |parent: &&Path| !parent.as_os_str().is_empty() && !parent.exists();
+        if let Some(parent) = path.parent().filter(is_absent) {
             make_directory(parent)?;
         }
         let socket = match UnixDatagram::bind(path) {

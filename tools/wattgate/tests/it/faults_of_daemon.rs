@@ -269,6 +269,39 @@ fn run_tells_the_daemon_its_aim_and_the_steps() {
 }
 
 #[test]
+fn a_name_that_comes_with_the_first_step_changes_the_model_of_the_lease() {
+    let (living, daemon, _) = with_daemon();
+    let models = living.path("models");
+    fs::copy(model(), models.join("yolo.wgt")).expect("copied");
+    let mut command = living.command("run");
+    command.args(["--limit", "20W", "--steps", "100000", "--within", "1h"]);
+    let script = r#"while :; do "$0" step --name yolo; done"#;
+    command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_wattgate")]);
+    let session = Background::start(&mut command);
+    wait_for("the model", || {
+        daemon.report().model.as_deref() == Some("yolo.wgt")
+    });
+    wait_for("steps", || daemon.report().steps > Some(3));
+    let report = daemon.report();
+    // The time for the work goes on.
+    let left = report.remaining_ms.expect("a time");
+    assert!((3_000_000..3_600_000).contains(&left), "{left}");
+    assert_eq!(
+        (report.limit_mw, report.limit_from),
+        (20_000, Source::Lease)
+    );
+    session.send(Signal::TERM);
+    let (code, _, errors) = session.end();
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(
+        errors.contains("the workload is `yolo`: the model is "),
+        "{errors}"
+    );
+    daemon.await_held(30_000, Source::Config);
+    assert_eq!(daemon.report().model.as_deref(), Some("model.wgt"));
+}
+
+#[test]
 fn what_was_learned_holds_in_the_daemon() {
     let (living, daemon, _) = with_daemon();
     let planner = planner(living.folder.path(), &modes(5), &model());

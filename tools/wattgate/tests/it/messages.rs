@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wattgate_board::{Disobedience, SampleError};
+use wattgate_board::{ApplyError, Disobedience, SampleError};
 use wattgate_board_tables::Board as Description;
 use wattgate_profiler::cli::Failure;
 use wattgate_profiler::planner::PlannerError;
@@ -18,10 +18,12 @@ use wattgate_profiler::session::SessionError;
 use wattgate_profiler::steps::pattern::NoCount;
 use wattgate_profiler::steps::tally::Notice;
 use wattgate_profiler::world::Exit;
-use wattgate_runtime::Milliwatts;
+use wattgate_runtime::grid::Axis;
+use wattgate_runtime::{FormatError, Milliwatts};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::tree::mirror::Mirror;
 use wattgate_simulated_board::unit::Unit;
+use wattgate_watchdog::sudo_user::SudoUser;
 
 use crate::board::{highest, lowest};
 use crate::transcript;
@@ -93,6 +95,10 @@ fn messages_of_states_are_the_golden_ones() {
         SessionError::Lost,
         SessionError::Sensor(sensor),
         SessionError::Stale,
+        SessionError::Lowest(ApplyError::NotOnBoard {
+            axis: Axis::Cpu,
+            value: 115_201,
+        }),
         SessionError::LimitTooLow {
             power: Milliwatts(21_000),
             limit,
@@ -144,6 +150,7 @@ fn messages_of_states_are_the_golden_ones() {
             why: "its highest mode draws 0.04 W".to_owned(),
             corpus: path(),
         },
+        Failure::Model(FormatError::Checksum),
         Failure::Exceeded,
         Failure::Yielded,
         Failure::Folder {
@@ -185,7 +192,9 @@ fn messages_of_states_are_the_golden_ones() {
     let lines = lines.chain(planners.iter().map(PlannerError::to_string));
     let lines = lines.chain(corpora.iter().map(CorpusError::to_string));
     let lines = lines.chain(counts.iter().map(NoCount::to_string));
+    let user = SudoUser::from_uid(4_000_000).expect_err("no such user");
     let lines: Vec<String> = lines
+        .chain([user.to_string()])
         .chain(failures.iter().map(Failure::to_string))
         .chain(notices.iter().map(Notice::to_string))
         .collect();

@@ -170,6 +170,58 @@ fn what_was_learned_is_found_by_its_name() {
     assert!(errors.contains(expected), "{errors}");
 }
 
+/// `wattgate run` of a script `train.sh`, which tells the name YOLO with each step, with options before it.
+fn run_of_train(living: &Living, options: &[&str]) -> (String, String) {
+    let script = r#"while :; do "$1" step --name YOLO; done"#;
+    fs::write(living.path("train.sh"), script).expect("written");
+    let mut command = living.command("run");
+    command
+        .args(["--limit", "30W", "--time", "5"])
+        .args(options);
+    command.args(["sh", "train.sh", env!("CARGO_BIN_EXE_wattgate")]);
+    let (code, held, errors) = run(&mut command);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(held.starts_with("held 30 W for "), "{held}");
+    (held, errors)
+}
+
+#[test]
+fn a_name_that_comes_with_the_first_step_changes_the_model() {
+    let living = Living::loaded();
+    let models = folder(&living, "models");
+    fs::create_dir_all(&models).expect("made");
+    for name in ["train.wgt", "yolo.wgt"] {
+        fs::copy(model(), models.join(name)).expect("copied");
+    }
+    let (held, errors) = run_of_train(&living, &[]);
+    let lines = ["the model is ", "the workload is `yolo`: the model is "];
+    let ends = ["/train.wgt\n", "/yolo.wgt from now on\n"];
+    for line in lines.into_iter().chain(ends) {
+        assert_eq!(
+            errors.matches(line).count(),
+            1 + usize::from(line == lines[0]),
+            "{errors}"
+        );
+    }
+    assert!(errors.contains("model is now "), "{errors}");
+    assert!(held.contains(" steps/s"), "{held}");
+    // What the user names is settled.
+    let path = models.join("train.wgt");
+    let path = path.to_str().expect("text");
+    for options in [["--name", "train"], ["--model", path]] {
+        let (_, errors) = run_of_train(&living, &options);
+        assert!(!errors.contains("yolo"), "{errors}");
+    }
+    fs::remove_file(models.join("yolo.wgt")).expect("there");
+    let (_, errors) = run_of_train(&living, &[]);
+    let warning = "warning: the workload is `yolo`, of which ";
+    assert_eq!(errors.matches(warning).count(), 1, "{errors}");
+    assert!(
+        errors.contains("; the limit is held with train.wgt; "),
+        "{errors}"
+    );
+}
+
 /// Fails before the workload starts.
 fn fails_early(living: &Living, options: &[&str], code: i32, message: &str) {
     let mut command = learn(living, &model(), options);

@@ -30,7 +30,7 @@ pub enum BreakdownError {
         found: String,
     },
     /// No row has a time.
-    #[error("no row has a time; profile the modes again")]
+    #[error("no row of the corpora has a time; profile the modes again")]
     NoTimes,
 }
 

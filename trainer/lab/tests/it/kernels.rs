@@ -198,8 +198,16 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
         lines
     };
     for (from, to, expected) in [
-        ("relu,1,", "relu,,", "line 4: `relu` needs `batch`"),
-        ("relu,1,", "relu,0,", "line 4: `batch` is 0"),
+        (
+            "relu,1,",
+            "relu,,",
+            "line 4: `relu` needs `batch`; fill it in",
+        ),
+        (
+            "relu,1,",
+            "relu,0,",
+            "line 4: `batch` is 0, expected 1 or more",
+        ),
         (
             "relu,1,",
             "relu,x,",
@@ -228,7 +236,7 @@ fn a_defective_kernel_corpus_is_refused_by_line_and_column() {
         (
             ",28,28",
             ",28",
-            "line 4: expected 12 fields as in the header, found 11",
+            "line 4: expected 12 fields as in the header, found 11; complete the row, or delete it",
         ),
     ] {
         refused(&changed(from, to), expected);

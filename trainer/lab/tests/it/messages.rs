@@ -6,7 +6,41 @@ use std::path::Path;
 
 use crate::common::{corpus, corpus_of_another, folder, write};
 use crate::kernels::relus;
+use crate::onnx::{self, Message, node, small, value};
 use crate::transcript;
+
+/// Networks, all but the first two of which are refused.
+fn networks() -> [(&'static str, Vec<u8>); 9] {
+    let input = value("x", &[Ok(1), Ok(3), Ok(8), Ok(8)]);
+    let of_node = |node: Message| onnx::file(&[node], &[], std::slice::from_ref(&input));
+    let body = Message::default()
+        .bytes(1, "body")
+        .bytes(6, Message::default());
+    let scalar = [node("Relu", &["x"], &["y"], &[])];
+    [
+        ("net.onnx", small(Ok(1))),
+        ("relu.onnx", of_node(node("Relu", &["x"], &["y"], &[]))),
+        ("dynamic.onnx", small(Err("N"))),
+        (
+            "unknown.onnx",
+            of_node(node("NonMaxSuppression", &["x"], &["y"], &[])),
+        ),
+        ("unmade.onnx", of_node(node("Relu", &["z"], &["y"], &[]))),
+        (
+            "loop.onnx",
+            of_node(node("Loop", &["x"], &["y"], &[]).bytes(5, body)),
+        ),
+        (
+            "shapes.onnx",
+            of_node(node("Gemm", &["x", "x"], &["y"], &[])),
+        ),
+        ("names.onnx", of_node(node("Identity", &["x"], &["y"], &[]))),
+        (
+            "scalar.onnx",
+            onnx::file(&scalar, &[], &[value("x", &[Ok(1)])]),
+        ),
+    ]
+}
 
 #[test]
 fn messages_are_the_golden_ones() {
@@ -32,6 +66,9 @@ fn messages_are_the_golden_ones() {
         ("text", "no file of wattgate\n".to_owned()),
     ] {
         write(path, name, lines);
+    }
+    for (name, bytes) in networks() {
+        write(path, name, bytes);
     }
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/messages.txt");
     transcript::compare(&golden, path, &[crate::PROGRAM]);

@@ -38,7 +38,7 @@ pub enum Problem {
     Text(#[from] delimited::Problem),
     /// The rows are of several boards.
     #[error(
-        "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board"
+        "expected `{first}` as in the rows before, found `{found}`: one file holds one workload on one board; write a file for each"
     )]
     Mixed { first: String, found: String },
     /// A knob is blank in some rows, and has a value in others.

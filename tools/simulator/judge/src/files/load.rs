@@ -154,7 +154,7 @@ mod tests {
             ),
             (
                 "t_ms,activity,gpu_load\n0,1\n",
-                "line 2: expected 3 fields as in the header, found 2",
+                "line 2: expected 3 fields as in the header, found 2; complete the row, or delete it",
             ),
             (
                 "t_ms,activity\n0,busy\n",

@@ -81,8 +81,7 @@ mod tests {
     fn a_file_of_calls_is_a_workload_and_defects_are_named() {
         let relu = "a,Relu,relu,1,64,56,56,,,,,,,,,,,,,,,,\n";
         assert_eq!(parse(&relu.repeat(3)).expect("calls").len(), 3);
-        let without_channels =
-            "line 2: column `kernel`: expected a call of a kernel (`channels` is 0), found `relu`";
+        let without_channels = "line 2: column `kernel`: expected a call of a kernel (`channels` is 0, expected 1 or more), found `relu`";
         for (rows, found) in [
             ("", "no rows after the header"),
             (
@@ -96,7 +95,7 @@ mod tests {
             ("a,Relu,relu,1,0,56,56,,,,,,,,,,,,,,,,\n", without_channels),
             (
                 "a,Relu,relu,1\n",
-                "line 2: expected 23 fields as in the header, found 4",
+                "line 2: expected 23 fields as in the header, found 4; complete the row, or delete it",
             ),
         ] {
             assert_eq!(parse(rows), Err(format!("net.csv: {found}")));

@@ -87,7 +87,7 @@ mod tests {
         for (lines, expected) in [
             (
                 "0.03,9\n",
-                "line 4: expected 4 fields as in the header, found 2",
+                "line 4: expected 4 fields as in the header, found 2; complete the row, or delete it",
             ),
             (
                 "0.03,9,,2\n",
@@ -107,7 +107,7 @@ mod tests {
             ),
             (
                 "0.03,9,9,2",
-                "line 4: the file ends within a line; expected a whole one",
+                "line 4: the file ends within a line; copy the file again, or delete this line",
             ),
         ] {
             let text = format!("{HEADER}\n0.01,9,9,1\n0.02,9,9,1\n{lines}");

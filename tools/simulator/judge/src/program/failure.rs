@@ -97,7 +97,7 @@ pub enum Failure {
     NoTrainer { program: String, why: io::Error },
     #[error("cannot plot: {0}; name another file with -o")]
     Plot(String),
-    #[error("the trainer failed: {0}; its own output may say why")]
+    #[error("the trainer failed: {0}; name the wattgate-trainer of this release with --trainer")]
     Trainer(String),
     #[error("{0} anchors are not met; the rows above tell which")]
     Anchors(usize),

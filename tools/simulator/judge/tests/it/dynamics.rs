@@ -180,7 +180,7 @@ fn each_defect_of_a_trace_is_named_with_its_line() {
         (agx(""), "t.csv: no rows after the header".to_owned()),
         (
             agx("a,0,idle_pre,1,1,1,9000\n"),
-            "t.csv: line 2: expected 8 fields as in the header, found 7".to_owned(),
+            "t.csv: line 2: expected 8 fields as in the header, found 7; complete the row, or delete it".to_owned(),
         ),
         (
             agx("a,0,warm,1,1,1,1,9000\n"),

@@ -300,11 +300,15 @@ fn what_is_wrong_is_named() {
     let cut = lines[..1000].join("\n") + "\n9.99,8\n";
     assert_eq!(
         with(&cut, &["1"], 3),
-        format!("error: {path}: line 1001: expected 4 fields as in the header, found 2\n")
+        format!(
+            "error: {path}: line 1001: expected 4 fields as in the header, found 2; complete the row, or delete it\n"
+        )
     );
     assert_eq!(
         with(&whole[..whole.len() - 2], &["1"], 3),
-        format!("error: {path}: line 6001: the file ends within a line; expected a whole one\n")
+        format!(
+            "error: {path}: line 6001: the file ends within a line; copy the file again, or delete this line\n"
+        )
     );
     assert_eq!(
         with(&whole, &["20", "--until", "20.5"], 2),

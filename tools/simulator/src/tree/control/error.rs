@@ -9,7 +9,7 @@ use crate::workload::WorkloadError;
 /// Why a command is rejected or fails.
 #[derive(Debug, Error)]
 pub enum ControlError {
-    #[error("unknown command `{word}`")]
+    #[error("unknown command `{word}`; `wattgate-simulator board --help` lists the commands")]
     UnknownCommand { word: String },
     #[error("missing {what}")]
     Missing { what: &'static str },
@@ -17,11 +17,13 @@ pub enum ControlError {
     TooMuch { word: String },
     #[error("unknown rail `{rail}`; there are {}", known.join(", "))]
     UnknownRail { rail: String, known: Vec<String> },
-    #[error("unknown path `{path}`")]
+    #[error(
+        "unknown path `{path}`; name a file of the board, such as /sys/class/hwmon/hwmon0/curr1_input"
+    )]
     UnknownPath { path: String },
     #[error("`{path}` is read-only")]
     ReadOnly { path: String },
-    #[error("`{path}` has no fault to clear")]
+    #[error("`{path}` has no fault to clear; `refuse` and `ignore` make faults")]
     NoFault { path: String },
     #[error("`{word}`, expected {expected}")]
     UnknownWord {

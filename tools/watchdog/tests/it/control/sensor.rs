@@ -17,7 +17,7 @@ fn without_a_sensor_the_safe_mode_is_set_within_two_seconds() {
     assert_eq!(running.state(), State::Safe(Cause::NoSensor));
     assert!(running.is_as_wanted());
     let gone = "the power sensor cannot be read, so the least mode is set until it can: power of rail VDD_GPU_SOC: the sensor's \
-                file is missing";
+                file is missing; `dmesg` shows its driver's errors";
     let count = running.log.iter().filter(|line| *line == gone).count();
     assert_eq!(count, 1, "{:?}", running.log);
     running.inject("sensor VDD_GPU_SOC ok");

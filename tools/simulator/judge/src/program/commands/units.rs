@@ -335,12 +335,14 @@ impl Options {
             program: self.trainer.display().to_string(),
             why,
         })?;
-        match done.status.success() {
-            true => Ok(model),
-            false => Err(Failure::Trainer(
-                String::from_utf8_lossy(&done.stderr).trim().to_owned(),
-            )),
+        if done.status.success() {
+            return Ok(model);
         }
+        let said = String::from_utf8_lossy(&done.stderr);
+        Err(Failure::Trainer(match said.trim() {
+            "" => done.status.to_string(),
+            said => said.to_owned(),
+        }))
     }
 }
 
