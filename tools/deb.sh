@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/debian.sh
 
-daemon_bytes=$((16 * 1024 * 1024 / 10))
+daemon_bytes=$((7 * 1024 * 1024 / 4))
 profiler_bytes=$((7 * 1024 * 1024 / 2))
 # Exposure of the unit by `systemd-analyze security`, times ten. Comments in the unit explain it.
 most_exposure=12
