@@ -280,6 +280,8 @@ mod tests {
         let report = Report {
             model: None,
             allowed_mw: 12_000,
+            limit_at: Place::Module,
+            module_limit_mw: None,
             ..sample()
         };
         let text = Headline(&report).to_string();
