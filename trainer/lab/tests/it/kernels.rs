@@ -118,7 +118,7 @@ fn several_units_are_compared_with_one() {
         folder.path(),
         "kernels boards --corpus few.csv --test-units 3",
     );
-    let expected = "error: few.csv: the corpus has 3 units; a comparison needs at least 4: two to score, the others train\n";
+    let expected = "error: few.csv: the corpus has 3 units; a comparison needs at least 4: two to score, the others train; measure more units\n";
     assert_eq!((refused.code, refused.stderr.as_str()), (3, expected));
 }
 
