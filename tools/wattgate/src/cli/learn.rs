@@ -159,12 +159,7 @@ fn learn(
         }
     }
     let is_for_daemon = site.right.limit_of_daemon().is_some();
-    if let Some(gated) = site.board.gated() {
-        note(format_args!(
-            "{gated}; a model is of the board as it is now"
-        ));
-    }
-    let device = site.device.clone();
+    let (device, gated) = (site.device.clone(), site.board.gated());
     let place = |workload: &str| {
         let path = model.clone();
         let path = path.unwrap_or_else(|| folder.join(format!("{workload}.wgt")));
@@ -176,6 +171,11 @@ fn learn(
     let daemon_config = DaemonConfig::prepare(config(&common.root));
     let ready = Ready::new(common, plan, true, site)?;
     let (path, model_file) = place(&ready.workload)?;
+    if let Some(gated) = &gated {
+        note(format_args!(
+            "{gated}; a model is of the board as it is now"
+        ));
+    }
     let Profiled {
         mut session,
         planner,

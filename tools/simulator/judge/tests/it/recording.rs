@@ -461,7 +461,7 @@ fn what_cannot_be_played_back_is_refused_by_name() {
         (
             changed(0, "tx1"),
             "FILE: line 3: column `device`: expected `tx1` as in the rows before, found `tx2`: one file holds one \
-             workload on one board",
+             workload on one board; write a file for each",
         ),
         (
             changed(1, "other"),

@@ -187,7 +187,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             ["--governor", "wattgated"],
-            "--governor is `wattgated`, expected wattgate, stepper, open-loop, once, preset or maxn"
+            "--governor is `wattgated`, expected wattgate, without-model, unknown-board, stepper, open-loop, once, preset or maxn"
                 .to_owned(),
         ),
     ] {
