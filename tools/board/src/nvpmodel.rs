@@ -31,31 +31,27 @@ pub struct Masks {
     pub fbp: Option<i64>,
 }
 
-/// A part of the GPU that nvpmodel has gated off, until a reboot in another of its modes.
+/// A part of the GPU that another mode of nvpmodel and a reboot give back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gated {
-    /// The mask: a set bit gates a TPC.
-    pub mask: u32,
-    /// The id and the name of the first mode of nvpmodel that gates none.
-    pub without: Option<(u32, String)>,
+    /// The number of TPCs.
+    pub tpcs: u32,
+    /// The mode's id and name.
+    pub mode: (u32, String),
 }
 
 impl fmt::Display for Gated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tpcs = self.mask.count_ones();
-        let mask = self.mask;
-        match tpcs {
-            1 => write!(f, "1 TPC of the GPU is off (mask {mask})")?,
-            _ => write!(f, "{tpcs} TPCs of the GPU are off (mask {mask})")?,
+        let (id, name) = &self.mode;
+        match self.tpcs {
+            1 => f.write_str("1 TPC of the GPU is off")?,
+            tpcs => write!(f, "{tpcs} TPCs of the GPU are off")?,
         }
-        match &self.without {
-            Some((id, name)) => write!(
-                f,
-                "; `nvpmodel -m {id}` ({name}) and a reboot give them back: with more of them at a lower clock, a GPU \
-                 does the same for less power"
-            ),
-            None => f.write_str("; no mode of nvpmodel gives them back"),
-        }
+        write!(
+            f,
+            "; `nvpmodel -m {id}` ({name}) and a reboot turn them on: with more of them at a lower clock, a GPU does \
+             the same for less power"
+        )
     }
 }
 
@@ -105,16 +101,20 @@ impl Nvpmodel {
         }
     }
 
-    /// What is gated off; `None` if nothing is, or if the board does not tell.
+    /// What is gated off and can be turned on; `None` if nothing can, or if the board does not tell.
     pub(crate) fn gated(&self) -> Option<Gated> {
-        let mask = self.tpc_pg_mask.filter(|mask| *mask > 0)?;
-        let without = self
-            .presets
-            .iter()
-            .find(|preset| preset.tpc_pg_mask == Some(0));
-        Some(Gated {
-            mask,
-            without: without.map(|preset| (preset.id, preset.name.clone())),
+        let mask = self.tpc_pg_mask?;
+        let more = |preset: &&Preset| {
+            let tpcs = preset.tpc_pg_mask.map_or(0, |other| mask & !other);
+            tpcs.count_ones()
+        };
+        // Of those that turn on as many, the first.
+        let presets = self.presets.iter().rev();
+        let preset = presets.max_by_key(more)?;
+        let tpcs = more(&preset);
+        (tpcs > 0).then(|| Gated {
+            tpcs,
+            mode: (preset.id, preset.name.clone()),
         })
     }
 
@@ -139,24 +139,42 @@ fn static_mask<F: Files>(search: &mut Search<F>) -> Option<u32> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_gated_is_told_in_words() {
-        let mut gated = Gated {
-            mask: 240,
-            without: Some((0, "MAXN".to_owned())),
+    fn gated(mask: u32, presets: &[(u32, Option<u32>)]) -> Option<Gated> {
+        let presets = presets.iter().map(|&(id, tpc_pg_mask)| Preset {
+            id,
+            name: format!("MODE{id}"),
+            tpc_pg_mask,
+            ..Preset::default()
+        });
+        let nvpmodel = Nvpmodel {
+            tpc: None,
+            fbp: None,
+            tpc_pg_mask: Some(mask),
+            status: PathBuf::new(),
+            presets: presets.collect(),
         };
-        let text = gated.to_string();
+        nvpmodel.gated()
+    }
+
+    #[test]
+    fn what_a_mode_turns_on_is_told_in_words() {
+        let modes = [(2, Some(240)), (0, Some(0)), (3, Some(0)), (4, None)];
+        let found = gated(240, &modes).expect("gated");
+        let text = found.to_string();
+        let start = "4 TPCs of the GPU are off; `nvpmodel -m 0` (MODE0) and a reboot turn them on";
+        assert!(text.starts_with(start), "{text}");
+        let one = gated(241, &modes[..1]).expect("gated").to_string();
         assert!(
-            text.starts_with(
-                "4 TPCs of the GPU are off (mask 240); `nvpmodel -m 0` (MAXN) and a reboot"
-            ),
-            "{text}"
+            one.starts_with("1 TPC of the GPU is off; `nvpmodel -m 2`"),
+            "{one}"
         );
-        gated.mask = 1;
-        assert!(
-            gated
-                .to_string()
-                .starts_with("1 TPC of the GPU is off (mask 1)")
-        );
+    }
+
+    #[test]
+    fn what_no_mode_turns_on_is_not_there() {
+        // An Orin Nano has four TPCs, and the mask names eight.
+        assert_eq!(gated(240, &[(0, Some(240)), (1, Some(252))]), None);
+        assert_eq!(gated(0, &[(0, Some(0))]), None);
+        assert_eq!(gated(240, &[(0, None)]), None);
     }
 }

@@ -29,7 +29,7 @@ Keys of the object:
   zones             list of the thermal zones
   tpc_mask          TPC mask; null if the board has none
   fbp_mask          FBP mask; null if the board has none
-  gated             what the TPC mask gates off, and what gives it back; null if nothing is
+  gated             what the TPC mask gates off, and what turns it on; null if nothing does
   nvpmodel          mode of nvpmodel
   now               present mode as text, or why it cannot be read
   missing           list of messages about files that the board lacks
