@@ -87,11 +87,9 @@ fn the_aim_of_the_newest_lease_holds_then_roots_then_the_configs() {
     let second = server.with_client(lease(25, work));
     let of_second = "least-power, 50000 steps within 6 h";
     assert_eq!(shown(&server.rig.daemon.report()), Some(of_second));
-    drop(second);
-    server.turn();
+    server.end(second);
     assert_eq!(shown(&server.rig.daemon.report()), Some("least-power"));
-    drop(first);
-    server.turn();
+    server.end(first);
     assert_eq!(shown(&server.rig.daemon.report()), Some(of_root));
     let report = server
         .ask(&mut root, Request::SetAim(None))
@@ -220,8 +218,7 @@ fn a_deadline_of_a_step_is_met_at_less_power_and_ends_with_the_lease() {
     assert!(less < before - before / 10, "{less} {before}");
     assert!(us <= f64::from(deadline), "{us} {deadline}");
     assert!(us > f64::from(fastest), "{us} {fastest}");
-    drop(client);
-    server.turn();
+    server.end(client);
     server.rig.run(120);
     let after = power(&mut server);
     assert!(after > before - before / 20, "{after} {before}");
@@ -350,8 +347,7 @@ fn the_status_has_the_energy_of_a_step_of_the_lease_and_of_the_budget() {
     let report = run(&mut server, &mut client, 60, |done| done as u64);
     let lease_mj = report.lease_mj.expect("a lease");
     assert!(lease_mj > 0 && lease_mj < report.energy_mj);
-    drop(client);
-    server.turn();
+    server.end(client);
     server.rig.run(60);
     let (done, energy) = (steps(&mut server), server.rig.daemon.report().energy_mj);
     server.rig.run(60);

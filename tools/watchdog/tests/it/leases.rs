@@ -69,8 +69,7 @@ fn a_lease_ends_with_its_connection() {
     }
     let report = server.rig.daemon.report();
     assert!(report.measured_mw.expect("measured") <= 20_000, "{report}");
-    drop(open);
-    assert!(server.turn(), "a look is due");
+    assert!(server.end(open), "a look is due");
     assert_eq!(
         (server.clients(), limit_in(&server)),
         (0, (30, Source::Config))
@@ -102,14 +101,11 @@ fn of_several_leases_the_lowest_limits_hold() {
     // The third has the config's average.
     let third = server.with_client(lease(40));
     assert_eq!(limits_in(&server), (20, Some((18, 30))));
-    drop(second);
-    server.turn();
+    server.end(second);
     assert_eq!(limits_in(&server), (25, Some((18, 60))));
-    drop(first);
-    server.turn();
+    server.end(first);
     assert_eq!(limits_in(&server), (40, Some((28, 90))));
-    drop(third);
-    server.turn();
+    server.end(third);
     assert_eq!(limits_in(&server), (30, Some((28, 90))));
     assert_eq!(server.rig.daemon.report().claims, []);
 }
@@ -129,8 +125,7 @@ fn a_lease_holds_in_place_of_the_config_and_under_every_lowering() {
     assert_eq!(limit_in(&server), (15, Source::Socket));
     let report = server.ask(&mut client, Request::SetLimit(None));
     assert_eq!(limit_of(&report.expect("lifted")), (25, Source::Lease));
-    drop(leased);
-    server.turn();
+    server.end(leased);
     assert_eq!(limit_in(&server), (22, Source::Config));
 }
 
@@ -287,8 +282,7 @@ fn a_model_of_a_lease_ends_with_it() {
     server.run(20);
     // The first model is still in memory.
     fs::remove_file(server.rig.folder.path().join("model.wgt")).expect("removed");
-    drop(client);
-    server.turn();
+    server.end(client);
     let report = server.rig.daemon.report();
     assert_eq!(
         (report.model.as_deref(), report.least_mw),
@@ -333,8 +327,8 @@ fn of_several_leases_the_newest_model_holds() {
     let mut root = server.connect_as_root();
     let report = server.ask(&mut root, set).expect("taken");
     assert_eq!(report.model.as_deref(), Some("other.wgt"));
-    drop((first, third));
-    server.turn();
+    server.end(first);
+    server.end(third);
     assert_eq!(model(&server).as_deref(), Some("third.wgt"));
 }
 

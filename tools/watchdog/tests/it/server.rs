@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use crate::common::Rig;
 use rustix::event::PollFlags;
@@ -109,6 +111,22 @@ impl Server {
         let answer = self.ask(&mut client, request);
         assert!(answer.is_ok(), "{answer:?}");
         client
+    }
+
+    /// Ends a client's connection, and serves clients until the server has seen that. Returns whether the daemon changed.
+    /// A process that another test starts has the connection, too, until it runs its program.
+    pub fn end(&mut self, client: Client) -> bool {
+        let before = self.clients();
+        drop(client);
+        let mut has_changed = false;
+        for _ in 0..1_000 {
+            has_changed |= self.turn();
+            if self.clients() < before {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        has_changed
     }
 
     /// Runs steps for some seconds and serves clients after each one.

@@ -77,8 +77,7 @@ fn nothing_is_written_while_the_board_is_yielded() {
     let over = report.over_limit_ms;
     assert!((55_000..=65_000).contains(&over), "{over} ms over");
     // At the end of the connection the next step corrects it.
-    drop(client);
-    assert!(server.turn(), "a look is due");
+    assert!(server.end(client), "a look is due");
     assert_eq!(writes(&mut server), 0);
     server.rig.step();
     assert!(writes(&mut server) > 0);
@@ -100,8 +99,7 @@ fn nothing_is_written_while_the_board_is_yielded() {
 fn the_first_mode_after_a_yield_is_not_faster_than_before() {
     let (mut server, client) = yielded();
     let before = server.rig.daemon.report();
-    drop(client);
-    server.turn();
+    server.end(client);
     server.rig.step();
     let after = server.rig.daemon.report();
     assert_eq!(after.state, "booting");
@@ -173,11 +171,9 @@ fn only_one_client_has_the_board() {
     let mut other = server.connect_as_root();
     let refused = server.ask(&mut other, Request::Yield).expect_err("taken");
     assert_eq!(refused.name, "already_yielded");
-    drop(other);
-    server.turn();
+    server.end(other);
     assert_eq!(state(&server), "yielded");
-    drop(client);
-    server.turn();
+    server.end(client);
     server.with_root(Request::Yield);
 }
 
@@ -198,8 +194,7 @@ fn limits_that_change_meanwhile_hold_afterwards() {
     server.rig.daemon.reload(new, utc);
     run_alive(&mut server, &mut client, 2);
     assert_eq!(writes(&mut server), 0);
-    drop(client);
-    server.turn();
+    server.end(client);
     server.rig.step();
     let report = server.rig.daemon.report();
     assert!(report.predicted_mw <= 18_000, "{report}");
@@ -238,8 +233,7 @@ fn subscribers_see_that_the_board_is_yielded_and_taken_over() {
         seen.last().expect("a line").as_ref().expect("ok").state,
         "yielded"
     );
-    drop(client);
-    server.turn();
+    server.end(client);
     server.advance(100);
     let seen = subscriber.answers();
     assert_eq!(
