@@ -78,7 +78,7 @@ run() {
     tools/demo.sh | tools/test.sh) return ;; # tools/fresh.sh
     tools/deb.sh | tools/trainer-deb.sh | firmware-tests/run.sh | 'cargo doc '*) return ;; # tools/ci.sh
     'sudo apt install '*) return ;; # tools/kernel.sh
-    'wattgate step') return ;; # the profiler's tests
+    'wattgate step' | 'wattgate learn') return ;; # named, not typed
     'cargo build --release -p wattgate-trainer') return ;; # above
     esac
     echo "\$ $command"
