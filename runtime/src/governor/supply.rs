@@ -1,5 +1,7 @@
 //! The supply that feeds the module: what it draws beside what the sensor shows.
 
+use core::num::{NonZeroU32, NonZeroU64};
+
 use crate::quantities::Milliwatts;
 
 /// Parts of an efficiency of 1.
@@ -10,23 +12,23 @@ const ONE: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
     /// In ppm.
-    efficiency: u32,
+    efficiency: NonZeroU32,
     offset: Milliwatts,
 }
 
 impl Supply {
     /// No loss and nothing else to feed: limits are the module's.
     pub const NONE: Self = Self {
-        efficiency: ONE as u32,
+        efficiency: NonZeroU32::new(ONE as u32).unwrap(),
         offset: Milliwatts(0),
     };
 
     /// A supply with an efficiency in ppm, 1 … 1,000,000, and an offset; `None` outside this range.
     pub const fn new(efficiency: u32, offset: Milliwatts) -> Option<Self> {
-        if efficiency == 0 || efficiency as u64 > ONE {
-            return None;
+        match NonZeroU32::new(efficiency) {
+            Some(efficiency) if efficiency.get() as u64 <= ONE => Some(Self { efficiency, offset }),
+            _ => None,
         }
-        Some(Self { efficiency, offset })
     }
 
     /// The same with a further draw, such as that of a fan.
@@ -39,25 +41,33 @@ impl Supply {
     /// What the module may draw while the supply draws this. Rounded down; 0 if the offset alone is more.
     pub const fn module(self, supply: Milliwatts) -> Milliwatts {
         let left = supply.0.saturating_sub(self.offset.0) as u64;
-        Milliwatts((left * self.efficiency as u64 / ONE) as u32)
+        Milliwatts((left * self.efficiency.get() as u64 / ONE) as u32)
     }
 
     /// What the supply draws while the module draws this. Rounded up.
     pub fn supply(self, module: Milliwatts) -> Milliwatts {
-        let fed = (u64::from(module.0) * ONE).div_ceil(u64::from(self.efficiency));
+        let fed = self.fed(u64::from(module.0));
         let fed = u32::try_from(fed).unwrap_or(u32::MAX);
         Milliwatts(fed.saturating_add(self.offset.0))
     }
 
     /// The energy in µJ that the supply draws while the module draws this energy in a time in ms.
     pub(super) fn energy(self, microjoules: u64, milliseconds: u64) -> u64 {
-        let efficiency = u64::from(self.efficiency);
-        // The product of a long time would overflow.
-        let (whole, rest) = (microjoules / efficiency, microjoules % efficiency);
-        let fed = whole
+        let offset = u64::from(self.offset.0).saturating_mul(milliseconds);
+        self.fed(microjoules).saturating_add(offset)
+    }
+
+    /// An amount divided by the efficiency, rounded up.
+    fn fed(self, amount: u64) -> u64 {
+        if self.efficiency == Self::NONE.efficiency {
+            return amount;
+        }
+        let efficiency = NonZeroU64::from(self.efficiency);
+        let (whole, rest) = (amount / efficiency, amount % efficiency * ONE);
+        let up = u64::from(rest % efficiency > 0);
+        whole
             .saturating_mul(ONE)
-            .saturating_add((rest * ONE).div_ceil(efficiency));
-        fed.saturating_add(u64::from(self.offset.0).saturating_mul(milliseconds))
+            .saturating_add(rest / efficiency + up)
     }
 }
 
@@ -65,9 +75,9 @@ impl Supply {
 mod tests {
     use super::*;
 
-    const fn supply(efficiency: u32, offset: u32) -> Supply {
-        let offset = Milliwatts(offset);
-        Supply { efficiency, offset }
+    fn supply(efficiency: u32, offset: u32) -> Supply {
+        let supply = Supply::new(efficiency, Milliwatts(offset));
+        supply.expect("an efficiency")
     }
 
     #[test]
