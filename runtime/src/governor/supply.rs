@@ -40,8 +40,11 @@ impl Supply {
 
     /// What the module may draw while the supply draws this. Rounded down; 0 if the offset alone is more.
     pub const fn module(self, supply: Milliwatts) -> Milliwatts {
-        let left = supply.0.saturating_sub(self.offset.0) as u64;
-        Milliwatts((left * self.efficiency.get() as u64 / ONE) as u32)
+        let left = supply.0.saturating_sub(self.offset.0);
+        match self.efficiency.get() as u64 {
+            ONE => Milliwatts(left),
+            efficiency => arrived(left, efficiency),
+        }
     }
 
     /// What the supply draws while the module draws this. Rounded up.
@@ -59,16 +62,30 @@ impl Supply {
 
     /// An amount divided by the efficiency, rounded up.
     fn fed(self, amount: u64) -> u64 {
-        if self.efficiency == Self::NONE.efficiency {
-            return amount;
+        match self.efficiency == Self::NONE.efficiency {
+            true => amount,
+            false => divided(amount, self.efficiency),
         }
-        let efficiency = NonZeroU64::from(self.efficiency);
-        let (whole, rest) = (amount / efficiency, amount % efficiency * ONE);
-        let up = u64::from(rest % efficiency > 0);
-        whole
-            .saturating_mul(ONE)
-            .saturating_add(rest / efficiency + up)
     }
+}
+
+// Divisions of 64 bits are long on processors of 32 bits: once in the code, and only with a supply.
+
+#[cold]
+#[inline(never)]
+const fn arrived(left: u32, efficiency: u64) -> Milliwatts {
+    Milliwatts((left as u64 * efficiency / ONE) as u32)
+}
+
+#[cold]
+#[inline(never)]
+fn divided(amount: u64, efficiency: NonZeroU32) -> u64 {
+    let efficiency = NonZeroU64::from(efficiency);
+    let (whole, rest) = (amount / efficiency, amount % efficiency * ONE);
+    let up = u64::from(rest % efficiency > 0);
+    whole
+        .saturating_mul(ONE)
+        .saturating_add(rest / efficiency + up)
 }
 
 #[cfg(test)]
