@@ -377,7 +377,6 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
 
     /// The next faster mode of a front of unknown powers, if it probably fits, and the window's mean stays within the limit until
     /// an error of the guess is seen and answered.
-    #[inline(never)]
     fn trial(&self, phase: f32, allowed: f32, now: Milliseconds) -> Option<usize> {
         if !self.modes.front().is_unknown() {
             return None;
@@ -411,8 +410,6 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
 
     /// Whether a mode keeps the window's mean if the highest load within the memory returns, until
     /// it is seen and answered.
-    // Called from two places, it would be there twice.
-    #[inline(never)]
     fn may_return(&self, index: usize, phase: f32, allowed: f32) -> bool {
         let highest = self.load.memory.returning(phase);
         let jump = self.modes.expected(index, highest.max(phase));
