@@ -354,44 +354,41 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         let reach = self.reach();
         let nearest = (at + 1..N)
             .find(|&index| self.modes.is_choosable(index) && !self.modes.is_held(index, now));
+        let trial = (at + 1..N).find(|&index| {
+            self.modes.front().is_unknown()
+                && self.modes.is_choosable(index)
+                && self.saves(index, LEAST_GAIN)
+        });
+        let bound = |index| match trial == Some(index) {
+            true => self.bound(index, phase).min(self.tried(index, phase)),
+            false => self.bound(index, phase),
+        };
         let next = self.modes.fastest(|index| {
             (self.modes.predicted(index) <= reach
                 || self.modes.is_measured(index)
-                || Some(index) == nearest)
+                || Some(index) == nearest
+                || Some(index) == trial)
                 && self.is_wanted(index, goal)
-                && self.bound(index, phase) <= allowed
+                && bound(index) <= allowed
                 && self.may_return(index, phase, allowed)
                 && !self.modes.is_held(index, now)
         });
-        let saves = |next: &usize| *next > at && self.saves(*next, LEAST_GAIN);
-        let next = next.filter(saves).or_else(|| {
-            self.trial(phase, allowed, now)
-                .filter(|index| self.is_wanted(*index, goal))
-        });
         match next {
-            Some(next) => self.try_up(next, now),
+            Some(next) if next > at && self.saves(next, LEAST_GAIN) => self.try_up(next, now),
             _ if !self.is_wanted(at + 1, goal) => Command::Keep,
             _ => self.explore(phase, allowed, now),
         }
     }
 
-    /// The next faster mode of a front of unknown powers, if it probably fits, and the window's mean stays within the limit until
-    /// an error of the guess is seen and answered.
-    fn trial(&self, phase: f32, allowed: f32, now: Milliseconds) -> Option<usize> {
-        if !self.modes.front().is_unknown() {
-            return None;
-        }
-        let next = (self.stay.at + 1..N)
-            .find(|&index| self.modes.is_choosable(index) && self.saves(index, LEAST_GAIN))?;
+    /// Upper bound, in mW, for trying the next faster mode of a front of unknown powers: it probably fits, and the window's mean stays
+    /// within the limit until an error of the guess is seen and answered.
+    fn tried(&self, next: usize, phase: f32) -> f32 {
         let present = self.modes.expected(self.stay.at, phase);
         let expected = self.modes.expected(next, phase);
         let part = (SURPRISE * self.reaction()) as f32 / self.window.0 as f32;
         let part = part.min(1.0);
         let mean = present * (1.0 - part) + expected * (1.0 + TRIAL_ERROR) * part;
-        let ripple = 1.0 + PEAK_DEVIATIONS * self.ripple();
-        let fits = expected.max(mean) * ripple <= allowed;
-        let is_new = !self.modes.is_measured(next) && !self.modes.is_held(next, now);
-        (is_new && fits && self.may_return(next, phase, allowed)).then_some(next)
+        expected.max(mean) * (1.0 + PEAK_DEVIATIONS * self.ripple())
     }
 
     /// The highest prediction of a mode that may be set next without a measurement.
