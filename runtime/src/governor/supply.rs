@@ -93,8 +93,9 @@ mod tests {
     use super::*;
 
     fn supply(efficiency: u32, offset: u32) -> Supply {
-        let supply = Supply::new(efficiency, Milliwatts(offset));
-        supply.expect("an efficiency")
+        let efficiency = NonZeroU32::new(efficiency).unwrap_or(NonZeroU32::MIN);
+        let offset = Milliwatts(offset);
+        Supply { efficiency, offset }
     }
 
     #[test]
