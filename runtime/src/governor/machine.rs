@@ -8,7 +8,6 @@ use super::interface::{Command, GovernorError, Input, Limit, Settings, State, St
 use super::knowledge::{Knowledge, RATIO_RANGE};
 use super::liveness::Liveness;
 use super::load::Load;
-use super::policy::LEAST_GAIN;
 use super::pursuit::Pursuit;
 use super::sensor::Sensor;
 use super::stay::Stay;
@@ -339,16 +338,6 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         }
     }
 
-    /// The most that the next faster mode would draw under the highest load that is remembered, as far as is known; `None` in the
-    /// fastest mode, and before a load was measured.
-    pub fn faster(&self) -> Option<Milliwatts> {
-        let saves =
-            |index: &usize| self.modes.is_choosable(*index) && self.saves(*index, LEAST_GAIN);
-        let next = (self.stay.at + 1..N).find(saves)?;
-        let phase = self.phase(self.clock.now());
-        (phase > 0.0).then(|| milliwatts(self.bound(next, phase)))
-    }
-
     /// The mode to leave on the board when nobody measures any more: the fastest one, none faster than the present
     /// one, in which the highest load that is remembered fits every limit; else the mode of least power.
     pub fn resting(&self) -> Option<ModeId> {
@@ -504,7 +493,7 @@ fn check<const N: usize>(front: &Front<N>) -> Result<(), GovernorError> {
 }
 
 /// Rounded up.
-fn milliwatts(power: f32) -> Milliwatts {
+pub(super) fn milliwatts(power: f32) -> Milliwatts {
     Milliwatts(libm::ceilf(power) as u32)
 }
 

@@ -7,12 +7,12 @@ use super::actuator::BACK_OFF;
 use super::fit::{PEAK_DEVIATIONS, RETURN_EXCESS};
 use super::interface::{Cause, Command, State};
 use super::load::Jump;
-use super::machine::Governor;
+use super::machine::{Governor, milliwatts};
 use super::over::OVER_DEVIATIONS;
 use super::stay::{FIRST_ESTIMATE_MS, Reference, YOUNG};
 use crate::estimator::Estimate;
 use crate::front::Front;
-use crate::quantities::Milliseconds;
+use crate::quantities::{Milliseconds, Milliwatts};
 
 /// Minimum dwell time in a mode before a step up.
 const DWELL: Milliseconds = Milliseconds(1_500);
@@ -43,6 +43,16 @@ const SURPRISE: u64 = 3;
 pub const LEAST_GAIN: f32 = 0.005;
 
 impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
+    /// The most that the next faster mode would draw under the highest load that is remembered, as far as is known; `None` in the
+    /// fastest mode, and before a load was measured.
+    pub fn faster(&self) -> Option<Milliwatts> {
+        let saves =
+            |index: &usize| self.modes.is_choosable(*index) && self.saves(*index, LEAST_GAIN);
+        let next = (self.stay.at + 1..N).find(saves)?;
+        let phase = self.phase(self.clock.now());
+        (phase > 0.0).then(|| milliwatts(self.bound(next, phase)))
+    }
+
     pub(super) fn decide(&mut self, is_blind: bool, now: Milliseconds, passed: u64) -> Command {
         if self.stay.requested.is_none() {
             // Without a sensor, another front changes nothing.

@@ -19,7 +19,10 @@ pub struct Supply {
 impl Supply {
     /// No loss and nothing else to feed: limits are the module's.
     pub const NONE: Self = Self {
-        efficiency: NonZeroU32::new(ONE as u32).unwrap(),
+        efficiency: match NonZeroU32::new(ONE as u32) {
+            Some(one) => one,
+            None => NonZeroU32::MIN,
+        },
         offset: Milliwatts(0),
     };
 

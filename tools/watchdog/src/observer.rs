@@ -12,7 +12,6 @@ use wattgate_board::{Board, Current};
 use wattgate_runtime::{Aim, Milliseconds, Milliwatts, ModeId, PowerMode};
 
 use crate::aim;
-use crate::control::Event;
 use crate::quantity::{Memory, Thousandths, Watts};
 use crate::report::{Observed, WouldSet};
 use crate::setup::{Choices, Near};
@@ -176,15 +175,14 @@ impl Observer {
         self.last.is_none_or(|last| now.since(last.now) >= INTERVAL)
     }
 
-    /// Takes what is seen of the board.
+    /// Takes what is seen of the board. Returns what is to be told: another mode that would be set, and now and then a summary.
     pub fn look(
         &mut self,
         look: Look,
         choices: &Choices,
         board: &Board,
         aim: &Aim,
-        emit: &mut impl FnMut(Event<'_>),
-    ) {
+    ) -> (Option<Choice>, Option<Summary>) {
         // A clock that cannot be set is at the model's highest in the least mode, too.
         let mode = look.current.map(|it| it.or(choices.least()));
         let was_there = self.near.map(|(mode, _)| mode) == mode;
@@ -201,9 +199,10 @@ impl Observer {
         self.would = self.choose(&look, near, choices, board, aim);
         self.add(&look);
         self.add_to_row(&look);
-        self.tell(&look, emit);
+        let told = (self.other_choice(&look), self.due_summary(&look));
         self.first.get_or_insert(look);
         self.last = Some(look);
+        told
     }
 
     /// The mode that would be set; `None` before the board was measured, and if the model's predictions are not used.
@@ -283,29 +282,32 @@ impl Observer {
         self.row = Some((*look, None));
     }
 
-    fn tell(&mut self, look: &Look, emit: &mut impl FnMut(Event<'_>)) {
+    /// The mode that would be set, if it is another one than was told last.
+    fn other_choice(&mut self, look: &Look) -> Option<Choice> {
         let is_new = |would: &Would| {
             let is_recent = |at: Milliseconds| look.now.since(at) < LEAST_SILENCE;
             self.told
                 .is_none_or(|(mode, at)| mode != would.mode && !is_recent(at))
         };
-        if let Some(would) = self.would.filter(is_new) {
-            self.told = Some((would.mode, look.now));
-            emit(Event::WouldSet(Choice {
-                would,
-                present: self.near.map(|(mode, _)| mode),
-                measured: look.measured,
-                allowed: look.allowed,
-            }));
-        }
+        let would = self.would.filter(is_new)?;
+        self.told = Some((would.mode, look.now));
+        Some(Choice {
+            would,
+            present: self.near.map(|(mode, _)| mode),
+            measured: look.measured,
+            allowed: look.allowed,
+        })
+    }
+
+    /// The summary, if one is due.
+    fn due_summary(&mut self, look: &Look) -> Option<Summary> {
         let since = *self.summed.get_or_insert(look.now);
-        if look.now.since(since) >= self.silence {
-            self.summed = Some(look.now);
-            self.silence.0 = LONGEST_SUMMARY.0.min(2 * self.silence.0);
-            if let Some(summary) = self.summary_at(look) {
-                emit(Event::Observed(summary));
-            }
+        if look.now.since(since) < self.silence {
+            return None;
         }
+        self.summed = Some(look.now);
+        self.silence.0 = LONGEST_SUMMARY.0.min(2 * self.silence.0);
+        self.summary_at(look)
     }
 
     fn summary_at(&self, look: &Look) -> Option<Summary> {

@@ -228,7 +228,13 @@ impl<F: Files> Daemon<F> {
             unknown,
             times: control.violation_count(),
         };
-        observer.look(look, control.choices(), control.board(), &self.aim, emit);
+        let told = observer.look(look, control.choices(), control.board(), &self.aim);
+        if let Some(choice) = told.0 {
+            emit(Event::WouldSet(choice));
+        }
+        if let Some(summary) = told.1 {
+            emit(Event::Observed(summary));
+        }
     }
 
     /// Whether the daemon writes nothing to the board.

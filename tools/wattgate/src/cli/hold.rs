@@ -10,7 +10,7 @@ use wattgate_cli::exit::note;
 use wattgate_runtime::{Limit, Milliwatts, SelectError};
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
-use wattgate_watchdog::config::Config;
+use wattgate_watchdog::config::{Config, ConfigError};
 use wattgate_watchdog::control::{Event, Priority};
 use wattgate_watchdog::daemon::Daemon;
 use wattgate_watchdog::limits::Lowerings;
@@ -36,7 +36,7 @@ pub fn setup(
     root: &Path,
     files: &BoardFiles,
 ) -> Result<Setup, Failure> {
-    let setup = Setup::new(config(model, limit, root), files, root)?;
+    let setup = Setup::new(config(model, limit, root)?, files, root)?;
     match (&setup.choices.distrust, model) {
         (Some(why), Some(model)) => note(format_args!("warning: {}: {why}", model.display())),
         (Some(why), None) => note(why),
@@ -53,7 +53,7 @@ pub fn setup_of(
     root: &Path,
     files: &BoardFiles,
 ) -> Result<Setup, Failure> {
-    let config = config(Some(model), limit, root);
+    let config = config(Some(model), limit, root)?;
     within(limit, Setup::with_model(config, model, bytes, files, root)?)
 }
 
@@ -73,8 +73,8 @@ fn within(limit: Milliwatts, setup: Setup) -> Result<Setup, Failure> {
 }
 
 /// The config of a daemon for a limit and perhaps a model, with the confidence of the daemon of this board.
-fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Config {
-    Config {
+fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Result<Config, ConfigError> {
+    Ok(Config {
         model: model.map(Path::to_owned),
         limit: Limit {
             power: limit,
@@ -86,7 +86,7 @@ fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Config {
         aim: Wanted::FASTEST,
         clocks: Clocks::Pin,
         max_limit: None,
-        supply: supply(root),
+        supply: supply(root)?,
         backstop: None,
         schedule: None,
         confidence: confidence(root),
@@ -97,7 +97,7 @@ fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Config {
         hardware_watchdog: None,
         observe: false,
         gone: Vec::new(),
-    }
+    })
 }
 
 /// Holds the limit of a setup with an aim until the workload ends or the user stops it, or for a time. A workload that tells

@@ -82,8 +82,9 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         Ok(true)
     })?;
     let limit = power.ok_or(Failure::Missing("--limit, such as --limit 20W"))?;
+    let of_module = limit_of_module(limit, &common.root)?;
     let mut site = Site::open(&common)?;
-    site.limit = Some(limit_of_module(limit, &common.root));
+    site.limit = Some(of_module);
     let learned = learn(&common, &plan, limit, model, time, &mut site);
     let Done { refit, next } = site.close(learned)?;
     // A fit takes a while, in which nobody would watch the limit of a workload that runs.
@@ -199,7 +200,7 @@ fn learn(
         });
     }
     // The workload goes on during the fit, in a mode that is known to be within the limit.
-    let of_module = f64::from(limit_of_module(limit, &common.root).0);
+    let of_module = f64::from(limit_of_module(limit, &common.root)?.0);
     let within = |row: &&&Row| row.power_mw.is_some_and(|power| power <= of_module);
     let by_time = |a: &&&Row, b: &&&Row| {
         let time = |row: &Row| row.time_ms.unwrap_or(f64::INFINITY);

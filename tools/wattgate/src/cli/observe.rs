@@ -12,8 +12,7 @@ use wattgate_watchdog::report::Observed;
 
 use super::hold::{self, Going, Summary};
 use super::options::Common;
-use super::run::find_model;
-use super::site::{device, models};
+use super::site::{device, find_model, models};
 use super::{Failure, print, print_json};
 use crate::models::Models;
 use crate::process::Stop;

@@ -63,9 +63,10 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         }
         option => plan.take(option, parser),
     })?;
+    let power = power.map(|limit| limit_of_module(limit, &common.root));
+    let power = power.transpose()?;
     let mut site = Site::open(&common)?;
     // The daemon's limit is to hold while the daemon does not hold it.
-    let power = power.map(|limit| limit_of_module(limit, &common.root));
     site.limit = power.or(site.right.limit_of_daemon());
     let ready = Ready::new(&common, &plan, false, &mut site);
     let measured = ready.and_then(|ready| ready.measure(&common).map(drop));

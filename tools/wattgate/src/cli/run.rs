@@ -1,6 +1,5 @@
 //! `run`: holds a limit while a program runs.
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,12 +9,11 @@ use wattgate_cli::exit::note;
 use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::aim::options;
 use wattgate_watchdog::client::{Client, ClientError};
-use wattgate_watchdog::config::{Config, ConfigError};
 use wattgate_watchdog::report::{Report, YIELDED};
 use wattgate_watchdog::serve::protocol::{WantedAim, WantedLease};
 
 use super::options::{Common, help_with, limit, parse, within};
-use super::site::{Site, config, limit_of_module, models, models_of_daemon};
+use super::site::{Site, find_model, learned, limit_of_module, models, models_of_daemon};
 use super::{Failure, hold, observe};
 use crate::deadline::DeadlineWatch;
 use crate::hold::{Held, Leased};
@@ -102,8 +100,9 @@ fn own(
     time: Option<Duration>,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
+    let of_module = limit_of_module(limit, &common.root)?;
     let mut site = Site::open(common)?;
-    site.limit = Some(limit_of_module(limit, &common.root));
+    site.limit = Some(of_module);
     let models = Models {
         folder: models(&common.root, &site.device),
     };
@@ -125,38 +124,6 @@ fn own(
         ))
     });
     site.close(held)
-}
-
-/// The model that the user names, or that was learned of the workload on this board, or that of the daemon's config, if there is any.
-pub fn find_model(
-    common: &Common,
-    named: Option<PathBuf>,
-    models: Option<&Models>,
-) -> Result<Option<PathBuf>, Failure> {
-    if let Some(model) = named.or_else(|| learned(common, models?)) {
-        return Ok(Some(model));
-    }
-    let configured = match Config::read(&config(&common.root)) {
-        Ok(config) => config.model,
-        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
-    let known = models.map_or_else(Vec::new, Models::workloads);
-    if let Some(models) = models.filter(|_| configured.is_none() && !known.is_empty()) {
-        note(format_args!(
-            "{} has models of {}; --model takes one",
-            models.folder.display(),
-            known.join(", ")
-        ));
-    }
-    Ok(configured)
-}
-
-/// The model that was learned of the workload, as far as its name is known before its first step.
-fn learned(common: &Common, models: &Models) -> Option<PathBuf> {
-    let path = models.of(&common.name()?)?;
-    note(format_args!("the model is {}", path.display()));
-    Some(path)
 }
 
 /// Leases the limit from the daemon that runs. The lease ends with this process.

@@ -1,5 +1,6 @@
 //! The board on which a command works, and the right to change it.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -13,7 +14,7 @@ use wattgate_runtime::grid::Axis;
 use wattgate_runtime::{Confidence, Milliwatts, PowerMode};
 use wattgate_watchdog::client::ClientError;
 use wattgate_watchdog::compatibility;
-use wattgate_watchdog::config::Config;
+use wattgate_watchdog::config::{Config, ConfigError};
 use wattgate_watchdog::lock::{Lock, LockError};
 use wattgate_watchdog::saved_state::SavedState;
 use wattgate_watchdog::supply::Supply;
@@ -24,6 +25,7 @@ use super::options::Common;
 use crate::board_files::BoardFiles;
 use crate::ladder::Ladder;
 use crate::lent::Lent;
+use crate::models::Models;
 use crate::name;
 use crate::process::{Process, Stop};
 
@@ -237,16 +239,28 @@ pub fn confidence(root: &Path) -> Confidence {
     Config::read(&config(root)).map_or(Confidence::P95, |it| it.confidence)
 }
 
-/// The supply of the daemon's config, which its limits are of; `None` if they are the module's. Only the daemon reads the
-/// meter.
-pub fn supply(root: &Path) -> Option<Supply> {
-    let supply = Config::read(&config(root)).ok()?.supply?;
-    Some(supply.without_meter())
+/// The daemon's config, if there is one. One that cannot be read is an error: it may say that limits are a supply's.
+fn configured(root: &Path) -> Result<Option<Config>, ConfigError> {
+    match Config::read(&config(root)) {
+        Ok(config) => Ok(Some(config)),
+        Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The supply of the daemon's config, whose limits are the supply's then; `None` if limits are the module's. Only the daemon
+/// reads the meter.
+pub fn supply(root: &Path) -> Result<Option<Supply>, ConfigError> {
+    let supply = configured(root)?.and_then(|config| config.supply);
+    Ok(supply.map(Supply::without_meter))
 }
 
 /// What a limit leaves for the module.
-pub fn limit_of_module(limit: Milliwatts, root: &Path) -> Milliwatts {
-    supply(root).map_or(limit, |supply| supply.draw().module(limit))
+pub fn limit_of_module(limit: Milliwatts, root: &Path) -> Result<Milliwatts, ConfigError> {
+    let supply = supply(root)?;
+    Ok(supply.map_or(limit, |supply| supply.draw().module(limit)))
 }
 
 /// The folder of a board's models: that of the daemon's model, where the daemon looks for others, too.
@@ -258,6 +272,34 @@ pub fn models(root: &Path, device: &str) -> PathBuf {
 pub fn models_of_daemon(root: &Path) -> Option<PathBuf> {
     let config = Config::read(&config(root)).ok()?;
     Some(config.model?.parent()?.to_owned())
+}
+
+/// The model that the user names, or that was learned of the workload, or that of the daemon's config; `None` if there is none of these.
+pub fn find_model(
+    common: &Common,
+    named: Option<PathBuf>,
+    models: Option<&Models>,
+) -> Result<Option<PathBuf>, Failure> {
+    if let Some(model) = named.or_else(|| learned(common, models?)) {
+        return Ok(Some(model));
+    }
+    let configured = configured(&common.root)?.and_then(|config| config.model);
+    let known = models.map_or_else(Vec::new, Models::workloads);
+    if let Some(models) = models.filter(|_| configured.is_none() && !known.is_empty()) {
+        note(format_args!(
+            "{} has models of {}; --model takes one",
+            models.folder.display(),
+            known.join(", ")
+        ));
+    }
+    Ok(configured)
+}
+
+/// The model that was learned of the workload, as far as its name is known before its first step.
+pub fn learned(common: &Common, models: &Models) -> Option<PathBuf> {
+    let path = models.of(&common.name()?)?;
+    note(format_args!("the model is {}", path.display()));
+    Some(path)
 }
 
 /// The corpus of a workload on a board.

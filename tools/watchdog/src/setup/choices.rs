@@ -1,173 +1,42 @@
-//! Builds everything that control needs from a config: the board, the model, and the front of
-//! those modes of the model that the board can be set to.
+//! The modes that a board offers for a config: with the workload's model, or without.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use thiserror::Error;
-use wattgate_board::{
-    ApplyError, BackstopError, Board, DiscoverError, Files, Reach, Settable, SettableError,
-};
+use wattgate_board::{Board, Reach, Settable};
 use wattgate_cli::aim::Wanted;
-use wattgate_cli::exit;
-use wattgate_cli::model::advice as model_advice;
-use wattgate_runtime::estimator::Chip;
 use wattgate_runtime::fleet::UnitId;
 use wattgate_runtime::front::Least;
-use wattgate_runtime::grid::{Axis, Grid, GridError};
-use wattgate_runtime::guard::GuardError;
+use wattgate_runtime::grid::{Axis, Grid};
 use wattgate_runtime::idle::Idle;
 use wattgate_runtime::model::Prediction;
 use wattgate_runtime::{
-    Aim, Choice, Command, Confidence, FormatError, Front, Governor, Input, Microseconds,
-    Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query, SelectError, Settings,
+    Aim, Confidence, Front, Microseconds, Milliseconds, Milliwatts, ModeId, Model, PowerMode, Query,
 };
 
-use crate::aim::{self, Unmet};
+use super::error::SetupError;
+use crate::aim;
 use crate::clock::UtcSeconds;
 use crate::compatibility;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::distrust::{Distrust, distrust, in_order, in_places};
 use crate::full_load::Drawn;
 use crate::generic;
-use crate::lesson::{Lesson, NoLesson, RISE_K, Seen, Subject, Unusable, WARMER_K};
-use crate::meter::Meter;
-use crate::quantity::{Cores, Placed};
+use crate::lesson::{Lesson, NoLesson, RISE_K, Seen, Subject, WARMER_K};
+use crate::quantity::Cores;
 use crate::thinning;
 use crate::unit::ThisUnit;
 
 /// Capacity of the front; a larger front is thinned.
 pub const POINTS: usize = 256;
 
-/// Interval between steps near the limit, per rail, which bounds the I2C bus time of sensor reads.
-/// Reading a register takes 0.55 ms (`jetson-platform.md`, section 6.3); a step reads the current
-/// of each rail, and its voltage if it may have changed. 15 ms per rail take 4.1 % of the bus, and
-/// up to 6.5 % with the extra steps after a suspected change of power (tests/it/control/sensor.rs).
-const SAMPLE_MS_PER_RAIL: u64 = 15;
-
-/// Least interval between steps: shorter ones do not resolve the slope of a power step.
-const MIN_SAMPLE_INTERVAL: Milliseconds = Milliseconds(16);
-
-/// How many modes are tried. If each of them shows another knob that does not obey, the least mode is set.
-const MOST_CHOICES: u32 = 8;
-
 /// Maximum size of a model file in bytes.
 const MAX_MODEL_BYTES: u64 = 1 << 20;
-
-/// Why a board cannot be controlled with a config.
-#[derive(Debug, Error)]
-pub enum SetupError {
-    /// The model cannot be read.
-    #[error("{}: the model cannot be read: {source}; `wattgate learn` makes one", path.display())]
-    Model { path: PathBuf, source: io::Error },
-    /// The file is not a valid model.
-    #[error("{}: {why}; {}", path.display(), model_advice(why))]
-    Format { path: PathBuf, why: FormatError },
-    /// The model predicts time only.
-    #[error("{}: the model does not predict power; train it on a corpus with powers", path.display())]
-    NoPower { path: PathBuf },
-    /// The model's data do not support the confidence.
-    #[error("confidence: {0}")]
-    Confidence(GuardError),
-    /// The board cannot be discovered, for example because it has no power sensor.
-    #[error("{0}")]
-    Board(#[from] DiscoverError),
-    /// The model was made for another board.
-    #[error(
-        "{}: the model is for `{device}`, but the board is `{board}`; profile the workload on this board (`wattgate learn`)",
-        path.display()
-    )]
-    OtherBoard {
-        path: PathBuf,
-        device: String,
-        board: &'static str,
-    },
-    /// The GPU has other TPCs than that of the board that was profiled: it draws another power.
-    #[error(
-        "{}: profiled with TPC_PG_MASK {profiled}, but the board has {board}: set the mode of nvpmodel that \
-         was profiled, or profile the board as it is",
-        path.display()
-    )]
-    OtherTpcs {
-        path: PathBuf,
-        profiled: u32,
-        board: u32,
-    },
-    /// On some axis the model and the board have no value in common.
-    #[error(
-        "{}: {why}: the model is for another board or another L4T release; profile the workload again (`wattgate learn`)",
-        path.display()
-    )]
-    Nothing { path: PathBuf, why: SettableError },
-    /// The board's own tables make no grid.
-    #[error("the board's tables: {0}; `wattgate probe` gathers them for a report")]
-    Grid(#[from] GridError),
-    /// The board can be set to none of its own modes.
-    #[error("{0}; `wattgate probe` gathers the board's tables for a report")]
-    Tables(SettableError),
-    /// The limit is a current, but the board has no sensor for the module's input.
-    #[error("limit: a current needs a sensor at the module's input, such as VDD_IN; set a power")]
-    NoInput,
-    /// The supply's meter is a sensor of the module itself.
-    #[error(
-        "supply: {} is of the sensor of the module's own rail {rail}; name a meter at the supply's input, or take the key out",
-        path.display()
-    )]
-    MeterOfModule { path: PathBuf, rail: String },
-    /// The config asks for the backstop, but the board cannot have it.
-    #[error("backstop: {0}; take the key out, and the daemon holds the limit without it")]
-    Backstop(#[from] BackstopError),
-    /// The model has no mode with these numbers of cores on this board.
-    #[error(
-        "cores: no mode{} that the board supports has {}; there are {}",
-        path.as_ref().map_or_else(String::new, |path| format!(" of {}", path.display())),
-        cores.counted(),
-        listed(exist)
-    )]
-    NoCores {
-        path: Option<PathBuf>,
-        cores: Cores,
-        /// The numbers that there are, ascending.
-        exist: Vec<u32>,
-    },
-    /// The board supports no mode of the region in which the model was profiled.
-    #[error(
-        "{}: the board supports no mode of the profiled region; profile the workload again (`wattgate learn`)",
-        path.display()
-    )]
-    NotProfiled { path: PathBuf },
-}
-
-impl SetupError {
-    /// The exit code of a program that fails by it.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Model { .. } => exit::OTHER,
-            Self::Confidence(_) => exit::ARGUMENTS,
-            _ => exit::INPUT,
-        }
-    }
-}
-
-/// Everything needed to control a board.
-#[derive(Debug)]
-pub struct Setup {
-    /// The config.
-    pub config: Config,
-    /// The board.
-    pub board: Board,
-    /// The modes that the model offers on this board.
-    pub choices: Choices,
-    /// The folder from which clients may choose models: that of the config's model, or else that of the board's models.
-    pub models: PathBuf,
-    /// The meter of the supply.
-    pub meter: Option<Meter>,
-}
 
 /// The modes that a board offers, with a model or without.
 #[derive(Clone, Debug)]
@@ -245,19 +114,10 @@ impl Choices {
             None => "nothing is known of this board but its tables",
         };
         let mut choices = Self {
-            left_out: Vec::new(),
-            unit: ThisUnit::without_model(unit),
             distrust: Some(Distrust::NoModel),
             origin: format!("no model; {known}"),
             model: bytes,
-            confidence: config.confidence,
-            cores: config.cores,
-            grid,
-            settable,
-            least: board.least(),
-            front: Front::new(),
-            modes: 0,
-            idle: None,
+            ..Self::new(config, board, ThisUnit::without_model(unit), grid, settable)
         };
         let supported = choices.choose(board);
         match (choices.modes, config.cores) {
@@ -320,18 +180,10 @@ impl Choices {
         let left_out = left_out.filter_map(|axis| left_out_of(&grid, axis, settable.reach(axis)));
         let mut choices = Self {
             left_out: left_out.collect(),
-            unit,
-            distrust: None,
             origin: format!("{}, {} on {device}", provenance.kind, provenance.workload),
             model: Some(bytes.into()),
-            confidence: config.confidence,
-            cores: config.cores,
-            grid,
-            settable,
-            least: board.least(),
-            front: Front::new(),
-            modes: 0,
             idle: model.idle().map_err(format)?,
+            ..Self::new(config, board, unit, grid, settable)
         };
         let supported = choices.choose(board);
         if choices.modes > 0 {
@@ -346,6 +198,25 @@ impl Choices {
             },
             _ => SetupError::NotProfiled { path },
         })
+    }
+
+    /// Nothing is chosen yet.
+    fn new(config: &Config, board: &Board, unit: ThisUnit, grid: Grid, settable: Settable) -> Self {
+        Self {
+            model: None,
+            confidence: config.confidence,
+            cores: config.cores,
+            grid,
+            settable,
+            least: board.least(),
+            front: Front::new(),
+            left_out: Vec::new(),
+            unit,
+            distrust: None,
+            origin: String::new(),
+            modes: 0,
+            idle: None,
+        }
     }
 
     /// The aim of a governor before any step is done. Once all steps are done, the board rests in the mode of least power, or in
@@ -555,12 +426,12 @@ impl Choices {
             None => Least::Other,
         };
         let unknown = || {
-            let (power, time) = slowest(&self.front)?;
-            Some((power, Microseconds(time.0.saturating_mul(2))))
+            // Of a front without modes nothing is known: it gets the least one alone.
+            let (power, time) = slowest(&self.front).unwrap_or_default();
+            (power, Microseconds(time.0.saturating_mul(2)))
         };
-        if let Some((power, time)) = guess.or_else(unknown) {
-            self.front.put_least(least, power, time);
-        }
+        let (power, time) = guess.unwrap_or_else(unknown);
+        self.front.put_least(least, power, time);
     }
 
     /// The board's least mode. A clock that cannot be set is at the grid's highest.
@@ -647,210 +518,6 @@ impl Choices {
     }
 }
 
-impl Setup {
-    /// Reads the model and discovers the board. Writes nothing.
-    pub fn new(config: Config, files: &impl Files, root: &Path) -> Result<Self, SetupError> {
-        Self::build(config, None, files, root)
-    }
-
-    /// The same for a model that need not be in its file yet.
-    pub fn with_model(
-        config: Config,
-        path: &Path,
-        model: &[u8],
-        files: &impl Files,
-        root: &Path,
-    ) -> Result<Self, SetupError> {
-        Self::build(config, Some((path, model)), files, root)
-    }
-
-    fn build(
-        config: Config,
-        model: Option<(&Path, &[u8])>,
-        files: &impl Files,
-        root: &Path,
-    ) -> Result<Self, SetupError> {
-        let mut board = Board::discover(files, root)?;
-        let mut config = config;
-        if config.current.is_some() {
-            config.set_input(board.input_mv(files).ok_or(SetupError::NoInput)?);
-        }
-        if config.backstop.is_some() {
-            board.check_backstop(files)?;
-        }
-        let meter = config.supply.as_ref().and_then(|it| it.meter.as_ref());
-        let meter = meter.map(|file| Meter::new(file, root));
-        if let Some(meter) = &meter {
-            check_meter(meter, &board)?;
-        }
-        board.set_clocks(config.clocks);
-        let unit = ThisUnit::id(files, root);
-        let choices = match model {
-            Some((path, bytes)) => Choices::from_bytes(bytes, path, &config, &board, unit)?,
-            None => Choices::read(&config, &board, unit)?,
-        };
-        let models = match &config.model {
-            Some(path) => folder_of(path),
-            None => {
-                let name = compatibility::board_name(&board.identity().compatible);
-                config::models(root).join(name.unwrap_or_default())
-            }
-        };
-        Ok(Self {
-            config,
-            board,
-            choices,
-            models,
-            meter,
-        })
-    }
-
-    /// Reads what was learned of this unit from below `root`, and takes it. Returns why it is not used.
-    pub fn learn_from(&mut self, root: &Path, now: UtcSeconds) -> Result<(), Unusable> {
-        let subject = self.choices.subject(&self.board);
-        let Some(lesson) = Lesson::read(root, &subject)? else {
-            return Ok(());
-        };
-        let lesson = lesson.checked(&subject, now)?;
-        self.choices.learn(&lesson, WARMER_K, &self.board);
-        Ok(())
-    }
-
-    /// The lowest of the limit, the average, and the budget's mean power.
-    pub fn lowest_limit(&self) -> Milliwatts {
-        let limit = self.config.limit;
-        let average = limit.average.map_or(limit.power, |average| average.power);
-        let budget = limit.budget.map_or(limit.power, |budget| budget.mean());
-        limit.power.min(average).min(budget)
-    }
-
-    /// Creates a governor. It assumes L4T's sensor settings until they are read.
-    pub fn governor(&self) -> Governor<POINTS> {
-        let steps = self.board.sensor_steps();
-        let chips = steps.map(|step| Chip { step, ..Chip::L4T });
-        let interval = self.board.rails().count() as u64 * SAMPLE_MS_PER_RAIL;
-        let settings = Settings {
-            sensor_offset: self.board.sensor_offset(),
-            chips,
-            sample_interval: Milliseconds(interval).max(MIN_SAMPLE_INTERVAL),
-            memory: self.config.memory.0,
-            ..Settings::default()
-        };
-        let mut governor = Governor::new(settings, self.config.limit);
-        governor.set_supply(self.config.draw());
-        governor.set_aim(self.aim());
-        // `Choices::read` checked power, confidence, and that there is a mode.
-        let set = governor.set_front(self.choices.front.clone());
-        set.expect("a front with power");
-        governor
-    }
-
-    /// The mode for `once`: the fastest one, or the one that the config aims at, whose predicted power plus
-    /// guard band is within the limit, less the sensor's errors. The least mode counts only if the board
-    /// reaches it.
-    pub fn choice(&self) -> Result<Choice, SelectError> {
-        let allowed = self.governor().status().allowed;
-        let choice = aim::choice(&self.choices.front, &self.aim(), allowed)?;
-        if choice.mode != ModeId::LEAST || self.board.reaches(&self.choices.least) {
-            return Ok(choice);
-        }
-        // The first mode that the board can be in.
-        let points = self.choices.front.points();
-        let least = points.get(1).or(points.first());
-        Err(SelectError::OverLimit {
-            least_power: least.map_or(Milliwatts(0), |point| point.guarded),
-        })
-    }
-
-    /// The deadline that the limit does not allow.
-    pub fn unmet(&self) -> Option<Unmet> {
-        let allowed = self.governor().status().allowed;
-        let limit_for = |power| self.limit_for(power);
-        Unmet::find(&self.choices.front, &self.aim(), allowed, limit_for)
-    }
-
-    /// The limit that allows a mode of this predicted power with its guard band.
-    pub fn limit_for(&self, power: Milliwatts) -> Placed {
-        let offset = self.board.sensor_offset();
-        let power = Milliwatts(power.0.saturating_add(offset.0));
-        self.config.at_limit(self.config.draw().supply(power))
-    }
-
-    /// The config's aim.
-    pub fn aim(&self) -> Aim {
-        self.choices.aim(self.config.aim, None)
-    }
-
-    /// What the model says of this unit, and what it costs.
-    pub fn unit(&self) -> String {
-        self.choices.of_unit(self.governor().status().allowed)
-    }
-
-    /// Sets the mode of [`Self::choice`], or the least mode if there is none. If a knob does not obey, chooses
-    /// among the modes that are left, and sets again. `told` gets each mode that was set, and the number of
-    /// writes.
-    pub fn set_choice(
-        &mut self,
-        files: &mut impl Files,
-        mut told: impl FnMut(&PowerMode, u32),
-    ) -> Result<(), ApplyError> {
-        for left in (0..=MOST_CHOICES).rev() {
-            let mode = match self.choice() {
-                Ok(choice) if left > 0 => self.mode(choice.mode),
-                _ => self.safe(),
-            };
-            let before = self.board.obedience_changes();
-            let applied = self.board.apply(files, &mode)?;
-            told(&mode, applied.writes);
-            if self.board.obedience_changes() == before {
-                break;
-            }
-            self.choices.adapt(&self.board);
-        }
-        Ok(())
-    }
-
-    /// The mode that a new governor sets before any measurement.
-    pub fn first(&self) -> PowerMode {
-        let command = self.governor().step(&Input::at(Milliseconds(0)));
-        match command {
-            Command::Apply(mode) => self.mode(mode),
-            Command::Keep => self.safe(),
-        }
-    }
-
-    /// The safe mode: the one of fewest cores and lowest clocks.
-    pub fn safe(&self) -> PowerMode {
-        self.choices.least()
-    }
-
-    /// The mode of an ID from the front.
-    pub fn mode(&self, id: ModeId) -> PowerMode {
-        self.choices.mode(id).unwrap_or(self.safe())
-    }
-}
-
-/// Refuses a meter that is the module's own sensor: it would show nothing that the sensor does not.
-fn check_meter(meter: &Meter, board: &Board) -> Result<(), SetupError> {
-    // The same device has a path by its class and one by its bus, and a link may lead to the meter.
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folder = |path: &Path| path.parent().map(real);
-    let folder = folder(&real(meter.path()));
-    let mut devices = board.sensor_devices();
-    match devices.find(|(device, _)| folder.as_ref() == Some(&real(device))) {
-        Some((_, rail)) => Err(SetupError::MeterOfModule {
-            path: meter.path().to_owned(),
-            rail: rail.to_owned(),
-        }),
-        None => Ok(()),
-    }
-}
-
-/// Predicts all profiled modes. The code of a sweep is large, and this is the only one.
-fn sweep(model: &Model<'_>, visit: &mut dyn FnMut(ModeId, Prediction)) {
-    model.sweep(&model.profiled(), visit);
-}
-
 /// The mode of fewest cores and lowest clocks that a board can be set to, with as many cores as a config
 /// wants.
 pub fn least(board: &Board, cores: Option<Cores>) -> PowerMode {
@@ -863,16 +530,9 @@ pub fn least(board: &Board, cores: Option<Cores>) -> PowerMode {
     }
 }
 
-/// The canonical folder of a file, which itself may be a symbolic link.
-fn folder_of(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().unwrap_or(&path);
-    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
-}
-
-fn listed(numbers: &[u32]) -> String {
-    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
-    numbers.join(", ")
+/// Predicts all profiled modes. The code of a sweep is large, and this is the only one.
+fn sweep(model: &Model<'_>, visit: &mut dyn FnMut(ModeId, Prediction)) {
+    model.sweep(&model.profiled(), visit);
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
