@@ -4,6 +4,7 @@ mod check;
 mod client;
 mod kept;
 mod lease;
+mod lessons;
 mod metrics;
 mod once;
 mod restore;
