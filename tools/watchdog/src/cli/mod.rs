@@ -7,12 +7,12 @@ mod lease;
 mod lessons;
 mod metrics;
 mod once;
-mod restore;
+pub mod restore;
 mod run;
-mod set;
-mod status;
+pub mod set;
+pub mod status;
 mod waiting;
-mod watch;
+pub mod watch;
 
 use std::env;
 use std::io::{self, Write};
@@ -76,29 +76,6 @@ const PROGRAM: Program<Run> = Program {
             Command::new("restore", restore::help, Run::Print(restore::run)),
         ],
     },
-};
-
-/// A command that `wattgate` has, too: people type that program, and systemd this one.
-pub struct Shared {
-    pub help: fn() -> String,
-    pub run: fn(Parser) -> Result<(), Failure>,
-}
-
-pub const STATUS: Shared = Shared {
-    help: status::help,
-    run: status::run,
-};
-pub const WATCH: Shared = Shared {
-    help: watch::help,
-    run: watch::run,
-};
-pub const SET_LIMIT: Shared = Shared {
-    help: set::limit_help,
-    run: set::limit,
-};
-pub const RESTORE: Shared = Shared {
-    help: restore::help,
-    run: restore::run,
 };
 
 /// Why a command failed.

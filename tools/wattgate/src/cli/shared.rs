@@ -1,46 +1,46 @@
 //! The commands of `wattgated` that people type: `status`, `watch`, `set-limit` and `restore`.
 
 use lexopt::Parser;
-use wattgate_watchdog::cli::{RESTORE, SET_LIMIT, STATUS, Shared, WATCH};
+use wattgate_watchdog::cli::{restore, set, status, watch};
 
 use super::Failure;
 
-/// The text of the help, with the name of this program.
-fn help(command: &Shared) -> String {
+/// A text of `wattgated`'s help with the name of this program.
+fn renamed(help: String) -> String {
     let names = ["status", "watch", "set-limit", "restore"];
-    names.iter().fold((command.help)(), |text, name| {
+    names.iter().fold(help, |text, name| {
         text.replace(&format!("wattgated {name}"), &format!("wattgate {name}"))
     })
 }
 
 pub fn status_help() -> String {
-    help(&STATUS)
+    renamed(status::help())
 }
 
 pub fn status(arguments: Parser) -> Result<(), Failure> {
-    Ok((STATUS.run)(arguments)?)
+    Ok(status::run(arguments)?)
 }
 
 pub fn watch_help() -> String {
-    help(&WATCH)
+    renamed(watch::help())
 }
 
 pub fn watch(arguments: Parser) -> Result<(), Failure> {
-    Ok((WATCH.run)(arguments)?)
+    Ok(watch::run(arguments)?)
 }
 
 pub fn set_limit_help() -> String {
-    help(&SET_LIMIT)
+    renamed(set::limit_help())
 }
 
 pub fn set_limit(arguments: Parser) -> Result<(), Failure> {
-    Ok((SET_LIMIT.run)(arguments)?)
+    Ok(set::limit(arguments)?)
 }
 
 pub fn restore_help() -> String {
-    help(&RESTORE)
+    renamed(restore::help())
 }
 
 pub fn restore(arguments: Parser) -> Result<(), Failure> {
-    Ok((RESTORE.run)(arguments)?)
+    Ok(restore::run(arguments)?)
 }

@@ -158,6 +158,22 @@ impl Supplied {
         (most, sum / (self.running.now() - start).as_secs_f64())
     }
 
+    /// Runs for some seconds, in which the highest power of a second stays below `most` W, and the mean is above `least` W.
+    fn holds(&mut self, seconds: u64, most: f64, least: f64) {
+        let (highest, mean) = self.run(seconds);
+        assert!(
+            highest < most && mean > least,
+            "{highest} W, {mean} W: {}",
+            self.log()
+        );
+    }
+
+    /// What was added for the meter is within this range in W.
+    fn has_added(&self, range: Range<f64>) {
+        let added = self.added_w();
+        assert!(range.contains(&added), "{added} W: {}", self.log());
+    }
+
     fn added_w(&self) -> f64 {
         f64::from(self.running.control.supply().added().0) / 1e3
     }
@@ -190,24 +206,14 @@ fn metered() -> String {
 fn a_limit_of_the_supply_is_held_and_used_without_a_meter() {
     let mut supplied = Supplied::new("36W", COMPUTED, TOLD);
     supplied.run(LEARNING);
-    let (most, mean) = supplied.run(60);
-    assert!(
-        most < 36.3 && mean > 32.0,
-        "{most} W, {mean} W: {}",
-        supplied.log()
-    );
+    supplied.holds(60, 36.3, 32.0);
     // As a lease or a lowered limit does.
     supplied
         .running
         .control
         .set_limit(Limit::from_power(Milliwatts(25_000)));
     supplied.run(2);
-    let (most, mean) = supplied.run(60);
-    assert!(
-        most < 25.2 && mean > 20.0,
-        "{most} W, {mean} W: {}",
-        supplied.log()
-    );
+    supplied.holds(60, 25.2, 20.0);
 }
 
 #[test]
@@ -298,17 +304,8 @@ fn what_the_meter_shows_above_the_computed_power_is_taken_from_the_module() {
         "{seconds} s: {}",
         supplied.log()
     );
-    let (most, mean) = supplied.run(60);
-    assert!(
-        most < 36.4 && mean > 31.0,
-        "{most} W, {mean} W: {}",
-        supplied.log()
-    );
-    assert!(
-        (4.7..5.7).contains(&supplied.added_w()),
-        "{} W",
-        supplied.added_w()
-    );
+    supplied.holds(60, 36.4, 31.0);
+    supplied.has_added(4.7..5.7);
     // A fan that is off for half a minute, again and again, is still counted on.
     for _ in 0..4 {
         supplied.extra_w = 0.0;
@@ -359,17 +356,8 @@ fn a_noisy_meter_costs_little() {
     supplied.extra_w = 2.0;
     supplied.run(LEARNING);
     let before = supplied.changes();
-    let (most, mean) = supplied.run(180);
-    assert!(
-        most < 36.4 && mean > 31.0,
-        "{most} W, {mean} W: {}",
-        supplied.log()
-    );
-    assert!(
-        (1.8..3.0).contains(&supplied.added_w()),
-        "{} W",
-        supplied.added_w()
-    );
+    supplied.holds(180, 36.4, 31.0);
+    supplied.has_added(1.8..3.0);
     assert!(supplied.changes() - before <= 12, "{}", supplied.log());
 }
 
@@ -469,12 +457,7 @@ fn without_its_meter_the_limit_holds_by_the_computed_power() {
     let mut supplied = Supplied::new("36W", &metered(), TOLD);
     supplied.meter(None);
     supplied.run(LEARNING);
-    let (most, mean) = supplied.run(60);
-    assert!(
-        most < 36.3 && mean > 32.0,
-        "{most} W, {mean} W: {}",
-        supplied.log()
-    );
+    supplied.holds(60, 36.3, 32.0);
     supplied.has_meter = true;
     supplied.extra_w = 4.0;
     supplied.run(30);
