@@ -1,5 +1,6 @@
 //! Limits of the supply, whose power is computed or metered: on a simulated board with a simulated supply.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::{Running, config, orin, setup};
