@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the generic models of weights/: one for each board, which knows what its modes are like under any workload.
-# Its rows are geometric means over workloads of a simulated board. `resnet18` and `bert` are left out: with them the
-# limits that are held without a model are scored.
+# Learns the generic models of weights/, one for each of five boards: how its modes compare under any workload. Their rows
+# are geometric means over workloads on a simulated board. `resnet18` is none of these: tools/without-model.sh scores
+# with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

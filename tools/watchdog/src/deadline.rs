@@ -141,17 +141,20 @@ impl Desk {
         Ok(desk)
     }
 
-    /// Takes the last answer, and asks for the next one.
+    /// Returns the answer to the last question, and asks again. While the other thread still reads, nothing is asked and the error
+    /// is `WouldBlock`, as it is at the first question.
     fn take(&self, path: Text<PATH>) -> io::Result<Text<TEXT>> {
         let mut state = self.lock();
-        let answer = match *state {
+        let last = match *state {
             State::Answered(answer) => answer.map_err(io::Error::from),
             State::Idle => Err(ErrorKind::WouldBlock.into()),
-            _ => return Err(ErrorKind::WouldBlock.into()),
+            State::Asked(_) | State::Reading | State::Late | State::Over => {
+                return Err(ErrorKind::WouldBlock.into());
+            }
         };
         *state = State::Asked(path);
         self.changed.notify_all();
-        answer
+        last
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

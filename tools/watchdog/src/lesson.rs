@@ -147,7 +147,7 @@ pub enum Unusable {
     #[error("{}: cannot be read: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// Something else is in its place.
-    #[error("{}: a folder or a device is in place of the file; remove it, so that the daemon can write one", path.display())]
+    #[error("{}: expected a file, found a folder or a device; remove it, so that the daemon can save what it learns", path.display())]
     NoFile { path: PathBuf },
     /// The file is truncated or changed.
     #[error("{}: damaged; the daemon will write it anew", path.display())]

@@ -112,7 +112,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The meter of a config on the board below `root`; reads nothing yet.
+    /// The meter that a config names, of the board whose files are below `root`. Nothing is read yet.
     pub fn new(file: &MeterFile, root: &Path) -> Self {
         let path = file.path.strip_prefix("/").unwrap_or(&file.path);
         Self {

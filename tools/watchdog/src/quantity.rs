@@ -281,7 +281,7 @@ impl TryFrom<f64> for Margin {
     }
 }
 
-/// The part of a supply's power that arrives at the module, in ppm: `0.9`.
+/// The part of a supply's power that arrives at the module, in millionths. A config writes it as `0.9`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Efficiency(pub u32);

@@ -45,8 +45,16 @@ pub enum SavedStateError {
     #[error("{}: the saved settings are damaged: {why}; reboot, which loses them, or delete the file", path.display())]
     Defect { path: PathBuf, why: SavedError },
     /// At least one setting was not restored. The file stays.
-    #[error("{}: some settings were not restored: {why}; {}", path.display(), again(why))]
+    #[error("{}: {}{why}; {}", path.display(), before(why), again(why))]
     Restore { path: PathBuf, why: RestoreError },
+}
+
+/// What became of the settings, where the error itself does not say it.
+fn before(why: &RestoreError) -> &'static str {
+    match why {
+        RestoreError::UnknownKnob { .. } => "",
+        RestoreError::Incomplete { .. } => "not all settings were restored: ",
+    }
 }
 
 /// What to do about settings that were not restored.

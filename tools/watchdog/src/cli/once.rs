@@ -36,8 +36,8 @@ Set the fastest mode whose predicted power plus guard band is within the limit, 
 
 Usage: wattgated once [--config FILE] [--measure | --safe] [--root DIR]
 
-If no mode is within the limit, sets the mode of fewest cores and lowest clocks and exits with code 4. Without a
-model it sets that mode, too, from which the daemon climbs.
+If no mode is within the limit, `once` sets the mode of fewest cores and lowest clocks, and exits with code 4. Without a
+model it sets the same mode and exits with 0; the daemon then climbs from there.
 --safe sets that mode in any case: it needs no power sensor, no model, no lock, and of the config only `cores`,
 if it can be read. A knob that does not obey is named, all others are set, and the exit code is 6. `wattgated
 restore` restores the settings from before.

@@ -212,7 +212,7 @@ pub struct WouldSet {
     pub emc_khz: u32,
     /// Its expected power.
     pub power_mw: u32,
-    /// Its expected speed in percent of that in the present mode; absent if the model does not know that one.
+    /// Its expected speed, in percent of the present mode's; absent if the model does not know the present mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_pct: Option<u32>,
 }

@@ -173,11 +173,12 @@ impl Setup {
         Unmet::find(&self.choices.front, &self.aim(), allowed, limit_for)
     }
 
-    /// The limit that allows a mode of this predicted power with its guard band.
-    pub fn limit_for(&self, power: Milliwatts) -> Placed {
+    /// The lowest limit under which a mode may be set that draws at most this power, its guard band included.
+    pub fn limit_for(&self, most: Milliwatts) -> Placed {
+        // The sensor's typical error is subtracted from a limit.
         let offset = self.board.sensor_offset();
-        let power = Milliwatts(power.0.saturating_add(offset.0));
-        self.config.at_limit(self.config.draw().supply(power))
+        let shown = Milliwatts(most.0.saturating_add(offset.0));
+        self.config.at_limit(self.config.draw().supply(shown))
     }
 
     /// The config's aim.
