@@ -104,6 +104,9 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         }
         if mode == Some(wanted) {
             (self.stay.requests, self.failed.modes) = (0, 0);
+            if self.stay.set.is_none() && self.stay.before.is_none() {
+                self.load.forget_gpu();
+            }
             if self
                 .stay
                 .set

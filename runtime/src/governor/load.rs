@@ -142,6 +142,12 @@ impl Load {
         };
     }
 
+    /// Forgets the GPU's load, which was that of a mode from before.
+    pub fn forget_gpu(&mut self) {
+        self.gpu = None;
+        self.memory.forget_loads();
+    }
+
     /// Takes how busy the board is.
     pub fn set_work(&mut self, work: Work, now: Milliseconds) {
         self.work = work;

@@ -219,6 +219,11 @@ impl Memory {
         self.peaks.record(load, ms);
     }
 
+    /// Forgets the loads of the GPU that were recorded.
+    pub fn forget_loads(&mut self) {
+        self.peaks = Peaks::NONE;
+    }
+
     /// The highest level that has not expired.
     pub fn highest(&self) -> f32 {
         let Initial {

@@ -45,6 +45,23 @@ fn control_starts_anew_after_a_suspend() {
     assert_eq!(running.state(), State::Tracking);
 }
 
+/// The GPU's load in the mode from before says nothing about the first mode: slower CPU cores keep a GPU less busy.
+#[test]
+fn a_board_that_is_busy_at_the_start_uses_its_limit_as_well() {
+    for limit in [20, 30, 40] {
+        let [fresh, busy] = [0, 5].map(|seconds| {
+            let mut files = orin();
+            files.wait(Duration::from_secs(seconds));
+            let mut running = Running::new(files, &format!("{limit}W"));
+            running.run(120);
+            running.run(20)
+        });
+        println!("{limit} W: {fresh:.2} W after 2 min, {busy:.2} W where the load ran before");
+        assert!(busy > 0.97 * fresh, "{limit} W: {busy} W, {fresh} W");
+        assert!(busy <= f64::from(limit), "{busy} W");
+    }
+}
+
 /// Both choose the fastest mode whose predicted power is within the limit.
 #[test]
 fn once_and_run_choose_the_same_first_mode() {
