@@ -36,7 +36,7 @@ const MOST_RETURN: f32 = 2.0;
 const TRIAL_ERROR: f32 = 0.3;
 
 /// A power that nobody expects takes this many times longer to be seen and answered than a known one.
-const SURPRISE: u64 = 3;
+const SURPRISE: f32 = 3.0;
 
 /// A faster mode is set, or explored for, only if the model predicts that it shortens a step of the workload by more than
 /// this part.
@@ -362,22 +362,23 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             return Command::Keep;
         }
         let reach = self.reach();
-        let nearest = (at + 1..N)
-            .find(|&index| self.modes.is_choosable(index) && !self.modes.is_held(index, now));
-        let trial = (at + 1..N).find(|&index| {
-            self.modes.front().is_unknown()
-                && self.modes.is_choosable(index)
+        let nearest = (at + 1..N).find(|&index| {
+            self.modes.is_choosable(index)
+                && !self.modes.is_held(index, now)
                 && self.saves(index, LEAST_GAIN)
         });
-        let bound = |index| match trial == Some(index) {
-            true => self.bound(index, phase).min(self.tried(index, phase)),
-            false => self.bound(index, phase),
+        let is_unknown = self.modes.front().is_unknown();
+        let bound = |index| {
+            let bound = self.bound(index, phase);
+            match is_unknown && Some(index) == nearest {
+                true => bound.min(self.tried(index, phase)),
+                false => bound,
+            }
         };
         let next = self.modes.fastest(|index| {
             (self.modes.predicted(index) <= reach
                 || self.modes.is_measured(index)
-                || Some(index) == nearest
-                || Some(index) == trial)
+                || Some(index) == nearest)
                 && self.is_wanted(index, goal)
                 && bound(index) <= allowed
                 && self.may_return(index, phase, allowed)
@@ -395,8 +396,7 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
     fn tried(&self, next: usize, phase: f32) -> f32 {
         let present = self.modes.expected(self.stay.at, phase);
         let expected = self.modes.expected(next, phase);
-        let part = (SURPRISE * self.reaction()) as f32 / self.window.0 as f32;
-        let part = part.min(1.0);
+        let part = self.answered(SURPRISE);
         let mean = present * (1.0 - part) + expected * (1.0 + TRIAL_ERROR) * part;
         expected.max(mean) * (1.0 + PEAK_DEVIATIONS * self.ripple())
     }
@@ -415,13 +415,17 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
         times * present
     }
 
+    /// The part of the window after which a known power is answered, or one that takes so many times longer.
+    fn answered(&self, times: f32) -> f32 {
+        (times * self.reaction() as f32 / self.window.0 as f32).min(1.0)
+    }
+
     /// Whether a mode keeps the window's mean if the highest load within the memory returns, until
     /// it is seen and answered.
     fn may_return(&self, index: usize, phase: f32, allowed: f32) -> bool {
         let highest = self.load.memory.returning(phase);
         let jump = self.modes.expected(index, highest.max(phase));
-        let part = self.reaction() as f32 / self.window.0 as f32;
-        let part = part.min(1.0);
+        let part = self.answered(1.0);
         let mean = self.modes.expected(index, phase) * (1.0 - part) + jump * part;
         // The errors that were learned under a lighter load may be those of an idle board, whose power does not grow
         // with the clocks.

@@ -100,6 +100,9 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         HardwareWatchdog::check(&below(&place.root, path), &place.root)?;
     }
     let metered = metered(&mut setup);
+    for why in &setup.config.no_effect {
+        note(format_args!("warning: {}: {why}", place.config.display()));
+    }
     // The limit is held without metrics, too.
     if let Some(Metrics::File(path)) = &setup.config.metrics
         && let Err(why) = textfile::check(path)

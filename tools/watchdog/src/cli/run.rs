@@ -96,10 +96,10 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
     let notify = SdNotify::from_env().map_err(Failure::Notify)?;
     let config = Config::read(&place.config)?;
     place.check_machine()?;
-    for gone in &config.gone {
+    for why in &config.no_effect {
         log(
             Priority::Warning,
-            format_args!("{}: {gone}", place.config.display()),
+            format_args!("{}: {why}", place.config.display()),
         );
     }
     let group = config.group.as_deref().map(group::id).transpose()?;

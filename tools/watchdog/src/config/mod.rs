@@ -225,8 +225,8 @@ pub struct Config {
     pub hardware_watchdog: Option<PathBuf>,
     /// Whether the daemon writes nothing to the board, and only says what it would set.
     pub observe: bool,
-    /// What to say of keys of earlier versions that have no effect.
-    pub gone: Vec<&'static str>,
+    /// What to say of keys that have no effect.
+    pub no_effect: Vec<&'static str>,
 }
 
 /// The lowest input voltage in mV: below it, an Orin reports under-voltage (`jetson-platform.md`,
@@ -270,7 +270,7 @@ impl Config {
         }
         let file: File = toml::from_str(text).map_err(defect)?;
         debug_assert_eq!(file.version, CONFIG_VERSION);
-        let gone = file.gone();
+        let no_effect = file.gone();
         let average = file.average.map(|average| Average {
             power: average.power.0,
             window: average.window.0,
@@ -293,7 +293,7 @@ impl Config {
             path: path.to_owned(),
             why,
         })?;
-        let config = Self {
+        let mut config = Self {
             model: file.model,
             current,
             cores: file.cores,
@@ -322,9 +322,10 @@ impl Config {
             metrics: file.metrics,
             hardware_watchdog: file.hardware_watchdog,
             observe: file.observe.unwrap_or(false),
-            gone,
+            no_effect,
         };
         config.check_max(path)?;
+        config.check_average();
         Ok(config)
     }
 
@@ -384,6 +385,17 @@ impl Config {
                 limit: Watts(limit),
                 max: Watts(max),
             }),
+        }
+    }
+
+    /// Notes an average that no limit lets be reached.
+    fn check_average(&mut self) {
+        let most = self.most();
+        let is_above = self.limit.average.is_some_and(|it| it.power > most);
+        // The power of a current follows the voltage.
+        if is_above && self.current.is_none() {
+            self.no_effect
+                .push("average has no effect: its power is above every limit; lower it");
         }
     }
 

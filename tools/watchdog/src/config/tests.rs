@@ -329,19 +329,39 @@ fn keys_of_earlier_versions_have_no_effect() {
             "version = 1\nmodel = \"m\"\nlimit = \"15W\"\n{lines}"
         ))
     };
-    assert!(with("").expect("a config").gone.is_empty());
+    assert!(with("").expect("a config").no_effect.is_empty());
     for lines in [
         "on_stop = \"restore\"",
         "state_dir = \"/x\"",
         "sensor_samples = 64",
         "on_stop = \"keep\"\nstate_dir = \"/x\"",
     ] {
-        let gone = with(lines).expect("a config").gone;
-        assert_eq!(gone.len(), lines.lines().count());
-        for (line, why) in lines.lines().zip(gone) {
+        let said = with(lines).expect("a config").no_effect;
+        assert_eq!(said.len(), lines.lines().count());
+        for (line, why) in lines.lines().zip(said) {
             let (key, _) = line.split_once(' ').expect("a key");
             assert!(why.starts_with(&format!("{key} has no effect: ")), "{why}");
         }
+    }
+}
+
+#[test]
+fn an_average_above_every_limit_has_no_effect() {
+    let no_effect = |lines: &str| {
+        let text = format!(
+            "version = 1\nlimit = \"15W\"\naverage = {{ power = \"16W\", window = \"60s\" }}\n{lines}"
+        );
+        parse(&text).expect("a config").no_effect
+    };
+    let [why] = no_effect("")[..] else {
+        panic!("one message");
+    };
+    assert!(why.starts_with("average has no effect: "), "{why}");
+    for reached in [
+        "max_limit = \"20W\"",
+        "schedule = [{ at = \"06:00Z\", limit = \"17W\" }]",
+    ] {
+        assert!(no_effect(reached).is_empty(), "{reached}");
     }
 }
 

@@ -96,7 +96,7 @@ fn config(model: Option<&Path>, limit: Milliwatts, root: &Path) -> Result<Config
         metrics: None,
         hardware_watchdog: None,
         observe: false,
-        gone: Vec::new(),
+        no_effect: Vec::new(),
     })
 }
 
