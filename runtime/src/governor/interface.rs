@@ -182,8 +182,8 @@ pub struct Input {
     pub refused: bool,
     /// Load of the GPU in permille; `None` if unknown.
     pub gpu_load: Option<u16>,
-    /// Total steps that the workload has reported; `None` if it reports none. They show how busy
-    /// the board is when the GPU's load is unknown.
+    /// Total steps that the workload has reported; `None` if it reports none. An aim needs them. They never permit more power:
+    /// below the limit they choose a mode for a deadline, and steps that stand still make a level last longer.
     pub steps: Option<u64>,
     /// The phase of the workload, as a number of the caller's, such as 0 for the training and 1 for the evaluation;
     /// `None` if unknown. Across a change of it, the governor learns nothing about the modes.

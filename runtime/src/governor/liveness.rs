@@ -98,11 +98,8 @@ impl Liveness {
             self.load.zip(gpu).is_some_and(differs),
             now,
         );
-        // Where nothing tells how busy the board is, time alone decides.
-        let is_busy = match gpu {
-            Some(gpu) => gpu >= BUSY_LOAD || load.works(),
-            None => load.works() || !load.steps.are_reported(now),
-        };
+        // Where the board does not tell how busy it is, time alone decides.
+        let is_busy = gpu.is_none_or(|gpu| gpu >= BUSY_LOAD || load.works());
         since(&mut self.busy, is_busy, now);
         let is_blind = now.since(self.last_reading) >= READ_TIMEOUT
             || self.pending_change.is_some_and(|(until, _)| now >= until)

@@ -123,18 +123,20 @@ impl<const N: usize, F: Borrow<Front<N>>> Governor<N, F> {
             return;
         };
         let of_level = self.modes.expected(self.stay.at, 1.0);
-        let work = match (self.load.gpu, self.load.steps.work(now)) {
+        let has_model = !self.modes.front().is_unknown();
+        let level = estimate.power / of_level;
+        let work = match self.load.is_throttled {
             // Its power tells nothing about the mode or the load.
-            _ if self.load.is_throttled => Work::Idle,
-            (None, Some(work)) => work,
-            (gpu, _) => {
-                let has_model = !self.modes.front().is_unknown();
-                let level = estimate.power / of_level;
-                self.load.memory.work(gpu, level, has_model)
-            }
+            true => Work::Idle,
+            false => self.load.memory.work(self.load.gpu, level, has_model),
         };
         self.load.set_work(work, now);
-        self.load.memory.pass(work, passed);
+        // Anybody may tell steps: they can make a level last longer, and do no more to it.
+        let remembered = match self.load.steps.stand_still(now) {
+            true => Work::Idle,
+            false => work,
+        };
+        self.load.memory.pass(remembered, passed);
         self.mark_steady(estimate, set, now);
         let in_mode = self.stay.in_mode(now).unwrap_or(0);
         if in_mode < self.window.0 + self.settings.settling.0 {

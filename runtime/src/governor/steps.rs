@@ -1,9 +1,8 @@
-//! How busy the board is, estimated from the steps that the workload reports.
+//! The pace of the steps that the workload reports, and whether it does any.
 
-use super::memory::Work;
 use crate::quantities::{Microseconds, Milliseconds};
 
-/// Timeout without a step after which the board is idle: in ms and in predicted step times. The
+/// Timeout without a step after which the workload stands still: in ms and in predicted step times. The
 /// longer one counts.
 const IDLE_AFTER_MS: u64 = 2_000;
 const IDLE_AFTER_STEPS: u64 = 3;
@@ -12,9 +11,6 @@ const IDLE_AFTER_STEPS: u64 = 3;
 /// counts.
 const PACE_MS: u64 = 5_000;
 const PACE_STEPS: u64 = 20;
-
-/// Minimum pace of a fully busy board, as part of the highest pace.
-const FULL_PACE: f32 = 0.9;
 
 /// A pace, and the number of steps over which it was taken.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +30,6 @@ pub struct Steps {
     /// The count and the time at which the present pace began: at a step. `None` until the next one.
     from: Option<(u64, Milliseconds)>,
     pace: Option<f32>,
-    highest: f32,
     /// The predicted time of a step in ms.
     step_ms: f32,
 }
@@ -46,7 +41,6 @@ impl Steps {
         grew: Milliseconds(0),
         from: None,
         pace: None,
-        highest: 0.0,
         step_ms: 0.0,
     };
 
@@ -75,7 +69,6 @@ impl Steps {
         let steps = count.saturating_sub(first) as f32;
         let pace = steps * self.step_ms / passed as f32;
         (self.pace, self.from) = (Some(pace), Some((count, now)));
-        self.highest = self.highest.max(pace);
         Some(Pace { pace, steps })
     }
 
@@ -100,19 +93,9 @@ impl Steps {
         is_told && self.count.is_some_and(|count| count > 0)
     }
 
-    /// How busy the board is; `None` if no steps are reported.
-    pub fn work(&self, now: Milliseconds) -> Option<Work> {
-        if !self.are_reported(now) {
-            return None;
-        }
-        let rests = now.since(self.grew).0 >= self.longer(IDLE_AFTER_MS, IDLE_AFTER_STEPS);
-        let is_full = self
-            .pace
-            .is_some_and(|pace| pace >= FULL_PACE * self.highest);
-        Some(match (rests, is_full) {
-            (true, _) => Work::Idle,
-            (false, true) => Work::Full,
-            (false, false) => Work::Partial,
-        })
+    /// Whether the workload counts steps and does none.
+    pub fn stand_still(&self, now: Milliseconds) -> bool {
+        let ms = self.longer(IDLE_AFTER_MS, IDLE_AFTER_STEPS);
+        self.are_reported(now) && now.since(self.grew).0 >= ms
     }
 }

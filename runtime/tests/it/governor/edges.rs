@@ -26,12 +26,18 @@ struct Board {
 
 impl Board {
     fn new() -> Self {
+        Self::that_remembers(Settings::default().memory)
+    }
+
+    /// A governor that remembers a level for a time of work.
+    fn that_remembers(memory: Option<Milliseconds>) -> Self {
         let chip = Chip {
             time_constant: Milliseconds(0),
             step: Milliwatts(40),
         };
         let settings = Settings {
             chips: [chip; MOST_CHIPS],
+            memory,
             ..Settings::default()
         };
         let governor = governor(front(), settings, limit(LIMIT)).expect("a front");
@@ -498,14 +504,21 @@ fn a_mode_that_can_be_set_is_found() {
     );
 }
 
-/// The program that counts the steps ends, and the load goes on.
+/// Steps that are told, as anybody may tell them: none; more each time; the same again and again; back and forth.
+const TOLD: [fn(u64) -> Option<u64>; 4] = [
+    |_| None,
+    |number| Some(1_000_000 * number),
+    |_| Some(500),
+    |number| Some(number * 7_919 % 1_000),
+];
+
 #[test]
-fn a_count_of_steps_that_ends_does_not_make_the_board_idle() {
-    for last in [0, 500] {
+fn no_steps_make_a_sensor_that_stands_still_pass() {
+    for told in TOLD {
         let mut board = Board::new();
         for number in 0..500 {
             let mut input = board.input();
-            (input.gpu_load, input.steps) = (None, Some(number.min(last)));
+            (input.gpu_load, input.steps) = (None, told(number));
             if let Command::Apply(mode) = board.governor.step(&input) {
                 board.mode = mode;
             }
@@ -513,17 +526,52 @@ fn a_count_of_steps_that_ends_does_not_make_the_board_idle() {
         }
         // The sensor stands still. The mode that tests it must show.
         let frozen = board.input().sample;
-        let is_blind = (0..6_000).any(|_| {
+        let is_blind = (500..6_500).any(|number| {
             let mut input = board.input();
-            (input.gpu_load, input.sample) = (None, frozen);
-            input.steps = Some(0).filter(|_| last == 0);
+            (input.gpu_load, input.sample, input.steps) = (None, frozen, told(number));
             if let Command::Apply(mode) = board.governor.step(&input) {
                 board.mode = mode;
             }
             board.clock += 20;
             board.governor.status().state == State::Safe(Cause::NoSensor)
         });
-        assert!(is_blind, "after {last} steps");
+        assert!(is_blind, "with steps such as {:?}", told(499));
+    }
+}
+
+/// A minute at a peak, and five minutes of half of it: with a short memory, the peak is forgotten, and a faster mode runs.
+#[test]
+fn no_steps_make_a_peak_forgotten_sooner() {
+    for gpu_load in [None, Some(1_000)] {
+        let modes = TOLD.map(|told| {
+            let mut board = Board::that_remembers(Some(Milliseconds(60_000)));
+            let mut modes = Vec::new();
+            for number in 0..18_000 {
+                board.factor = if number < 3_000 { 1.3 } else { 0.8 };
+                let mut input = board.input();
+                (input.gpu_load, input.steps) = (gpu_load, told(number));
+                if let Command::Apply(mode) = board.governor.step(&input) {
+                    board.mode = mode;
+                }
+                board.clock += 20;
+                modes.push(board.governor.status().mode);
+            }
+            let points = board.governor.front().points();
+            let place = |mode: &ModeId| points.iter().position(|point| point.mode == *mode);
+            let places = modes.iter().map(place);
+            places.collect::<Vec<_>>()
+        });
+        let [untold, growing, still, random] = modes;
+        assert!(
+            untold.last() > untold.get(4_000),
+            "the peak is forgotten at last"
+        );
+        assert!(growing == untold && random == untold);
+        let pairs = || still.iter().zip(&untold);
+        assert!(
+            pairs().all(|(with, without)| with <= without),
+            "a faster mode"
+        );
     }
 }
 

@@ -317,24 +317,6 @@ fn without_the_gpus_load_a_lighter_load_is_used_after_the_memory_time() {
     });
 }
 
-/// Without the GPU's load, an unchanged pace of steps shows that the board is fully busy. Without
-/// steps, the level is remembered for ten minutes.
-#[test]
-fn steps_show_that_a_lighter_load_keeps_the_board_busy() {
-    holds_for(1_000..1_008, |seed| {
-        let watts = between(seed, 2, 16_000.0, 35_000.0) as u32;
-        let lighter = |reports_steps| {
-            let mut plant = Plant::typical(watts, seed, L4T);
-            plant.reports_steps = reports_steps;
-            plant.load = lighter_after_a_minute(between(seed, 3, 0.6, 0.8), None);
-            plant
-        };
-        let silent = forgets_after(&mut lighter(false), 120_000, watts);
-        ensure(silent.is_none(), || format!("without steps: {silent:?}"))?;
-        uses_lighter_load(&mut lighter(true), watts)
-    });
-}
-
 /// A workload without steps counts as idle. Its power does not count as a lighter load, although it
 /// exceeds that of an idle board.
 #[test]
