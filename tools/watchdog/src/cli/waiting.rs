@@ -89,11 +89,7 @@ pub fn setup(
             Err(why) => return Err(why),
         };
         let tried = System.now();
-        hold.set(place, &lacks);
-        if hold.socket.is_none() {
-            // Without clients all the same.
-            hold.socket = Socket::open(&directory(&place.root), group).ok();
-        }
+        hold.set(place, group, &lacks);
         let interval = if is_booting {
             EARLY_INTERVAL
         } else {
@@ -130,10 +126,14 @@ pub fn setup(
 }
 
 impl Hold {
-    /// Sets the least mode as far as the board's knobs are there, and tells what is new.
-    fn set(&mut self, place: &BoardArguments, lacks: &str) {
+    /// Sets the least mode as far as the board's knobs are there, opens the socket, and tells what is new.
+    fn set(&mut self, place: &BoardArguments, group: Option<u32>, lacks: &str) {
         let set = self.try_to_set(place);
         let set = set.unwrap_or_else(|error| format!("the least mode cannot be set: {error}"));
+        if self.socket.is_none() {
+            // Without clients all the same.
+            self.socket = Socket::open(&directory(&place.root), group).ok();
+        }
         let now = [lacks.to_owned(), set];
         if self.told != now {
             let [lacks, set] = &now;
