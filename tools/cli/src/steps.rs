@@ -41,8 +41,11 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-/// Environment variable with the path of the receiver's socket.
+/// Environment variable with the path of the receiver's socket. If it is empty, no steps are sent.
 pub const SOCKET: &str = "WATTGATE_SOCKET";
+
+/// The receiver's socket without the variable: that of the daemon.
+pub const DAEMON: &str = "/run/wattgate/steps";
 
 /// Maximum length of a line in bytes.
 pub const MAX_BYTES: usize = 512;
@@ -226,10 +229,11 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// A sender to the socket that the environment names. A step has `items` samples; a name that
+    /// A sender to the socket that the environment names, or else to the daemon's. A step has `items` samples; a name that
     /// the protocol does not allow is left out.
     pub fn from_env(items: u32, name: &str) -> Self {
-        let path = env::var_os(SOCKET).filter(|path| !path.is_empty());
+        let path = env::var_os(SOCKET).unwrap_or_else(|| DAEMON.into());
+        let path = Some(path).filter(|path| !path.is_empty());
         Self::new(path.map(PathBuf::from), items, name)
     }
 

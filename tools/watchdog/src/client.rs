@@ -3,10 +3,12 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 use wattgate_cli::exit;
 
@@ -165,11 +167,27 @@ impl Client {
         set(&self.lines, false) && is_open
     }
 
+    /// Whether an answer is there, or the connection has ended. Does not wait.
+    pub fn has_answer(&mut self) -> bool {
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut waiting = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
+        !self.lines.buffer().is_empty() || poll(&mut waiting, Some(&at_once)) == Ok(1)
+    }
+
     /// Closes the connection: a late answer must not count as that of the next request.
     fn failed(&self, why: io::Error) -> ClientError {
         // It may be closed already.
         let _ = self.lines.get_ref().shutdown(Shutdown::Both);
         let path = self.path.clone();
         ClientError::NoDaemon { path, why }
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lines.get_ref().as_fd()
     }
 }

@@ -4,8 +4,10 @@ use std::fmt::{self, Display};
 
 use wattgate_runtime::Milliwatts;
 
-use crate::quantity::{Place, Placed, Span, Thousandths};
-use crate::report::{NOT_HOLDING, OBSERVING, OVER_LIMIT, Report, Source, YIELDED};
+use crate::quantity::{Place, Placed, Span};
+use crate::report::{
+    Joules, NAMELESS, NOT_HOLDING, OBSERVING, OVER_LIMIT, Rate, Report, Source, YIELDED,
+};
 
 /// A sentence, and one more line for each thing that a user should know.
 pub struct Headline<'a>(pub &'a Report);
@@ -63,22 +65,31 @@ impl Headline<'_> {
     fn holding(&self, f: &mut fmt::Formatter<'_>, limit: &Placed, now: &str) -> fmt::Result {
         let report = self.0;
         write!(f, "holding {limit}: {now}")?;
+        let told = &report.workloads;
+        if !told.is_empty() {
+            for (index, workload) in told.iter().enumerate() {
+                let before = if index == 0 { "; " } else { ", " };
+                write!(f, "{before}{workload}")?;
+            }
+            return self.faster(f);
+        }
         let step = report.steps.and(report.step).filter(|step| step.us > 0);
         let file = report.model.as_deref();
         let workload = file.map(|file| file.strip_suffix(".wgt").unwrap_or(file));
         match step {
             Some(step) => {
-                let rate = Thousandths(1_000_000_000 / u64::from(step.us) / 10 * 10);
-                let joules = Thousandths(step.uj / 1_000);
-                match workload {
-                    Some(workload) => write!(f, "; {workload} at ")?,
-                    None => f.write_str("; ")?,
-                }
-                write!(f, "{rate} steps/s, {joules} J a step")?;
+                let workload = workload.unwrap_or(NAMELESS);
+                let joules = Joules(step.uj);
+                write!(f, "; {workload} at {}, {joules}", Rate(step.us))?;
             }
             None => f.write_str("; nobody reports steps")?,
         }
-        match report.faster_mw {
+        self.faster(f)
+    }
+
+    /// The end of the line: what the next faster mode would draw.
+    fn faster(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.faster_mw {
             Some(faster) => writeln!(
                 f,
                 "; the next faster mode would draw up to {} W{}",
@@ -119,6 +130,12 @@ impl Headline<'_> {
         }
         if let Some(gated) = &report.gated {
             writeln!(f, "{gated}")?;
+        }
+        if let Some(uid) = report.flooded_by {
+            writeln!(
+                f,
+                "uid {uid} sends steps faster than they are read: the speeds may be wrong or missing"
+            )?;
         }
         if let Some(by) = &report.throttled {
             writeln!(f, "slowed by {by}: the clocks are lower than the mode")?;
@@ -162,7 +179,7 @@ fn tenths(mw: u32) -> String {
 mod tests {
     use super::*;
     use crate::report::tests::sample;
-    use crate::report::{Step, state_names};
+    use crate::report::{ReportedWorkload, Step, state_names};
 
     /// The sample without what else a user should know.
     fn calm() -> Report {
@@ -172,6 +189,8 @@ mod tests {
             throttled: None,
             unmet: None,
             disobedient: Vec::new(),
+            workloads: Vec::new(),
+            flooded_by: None,
             limit_at: Place::Module,
             module_limit_mw: None,
             meter_fault: None,
@@ -199,6 +218,53 @@ mod tests {
             Headline(&stepping).to_string(),
             "holding 15 W: 14.2 W now; yolo at 43.1 steps/s, 0.431 J a step\n"
         );
+    }
+
+    #[test]
+    fn what_tells_its_steps_is_named_with_its_speed() {
+        let workload = |name: &str, step_us, step_uj, idle| ReportedWorkload {
+            name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+            uid: Some(1_000),
+            pid: Some(7),
+            steps: 9,
+            at_ms: 12_000,
+            idle,
+            step_us,
+            step_uj,
+            fetch_us: None,
+            compute_us: None,
+            items: None,
+        };
+        let said = |workloads| {
+            let report = Report {
+                workloads,
+                faster_mw: Some(15_200),
+                ..calm()
+            };
+            Headline(&report).to_string()
+        };
+        let yolo = || workload("yolo", Some(23_200), Some(431_000), false);
+        assert_eq!(
+            said(vec![yolo()]),
+            "holding 15 W: 14.2 W now; yolo at 43.1 steps/s, 0.431 J a step; the next faster mode would draw up to 15.2 W\n"
+        );
+        let several = vec![
+            workload("yolo", Some(23_200), None, false),
+            workload("", None, None, false),
+            workload("bert", Some(200_000), None, true),
+        ];
+        assert_eq!(
+            said(several),
+            "holding 15 W: 14.2 W now; yolo at 43.1 steps/s, the workload has begun, bert is idle; the next faster mode would draw \
+             up to 15.2 W\n"
+        );
+        let flooded = Report {
+            flooded_by: Some(1_000),
+            ..calm()
+        };
+        let line =
+            "uid 1000 sends steps faster than they are read: the speeds may be wrong or missing\n";
+        assert!(Headline(&flooded).to_string().ends_with(line));
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! | saved state: written at the start, for `wattgated restore` | [`saved_state`], [`boot`], [`mod@replace`] |
 //! | one daemon per board | [`lock`] |
 //! | client of the socket | [`client`] |
+//! | steps of workloads | [`steps`] |
 //! | hardware watchdog timer | [`hardware_watchdog`] |
 //! | log lines, notifications to systemd | [`log`], [`sd_notify`] |
 //! | clocks; Unix groups; who typed `sudo` | [`clock`], [`group`], [`sudo_user`] |
@@ -58,6 +59,7 @@ pub mod schedule;
 pub mod sd_notify;
 pub mod serve;
 pub mod setup;
+pub mod steps;
 pub mod sudo_user;
 pub mod supply;
 pub mod thinning;

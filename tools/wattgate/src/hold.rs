@@ -1,10 +1,12 @@
 //! Holds a limit while a workload runs: with the control of the daemon in this process, or through
 //! the daemon that runs.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use wattgate_board::Files;
 use wattgate_cli::exit::note;
+use wattgate_cli::steps::Steps;
 use wattgate_runtime::{Milliseconds, Milliwatts};
 use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::{Clock, System, UtcSeconds};
@@ -14,6 +16,7 @@ use wattgate_watchdog::limits::Owner;
 use wattgate_watchdog::quantity::Place;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::protocol::{Request, WantedLease};
+use wattgate_watchdog::steps;
 
 use crate::models::{Models, held_with};
 use crate::window::Count;
@@ -127,10 +130,31 @@ pub struct ByDaemon {
     /// `None` if the model is settled.
     leased: Option<Leased>,
     report: Report,
-    /// Whether the daemon takes steps: not from a client without a lease.
+    /// Whether the daemon takes steps for an aim: not from a client without a lease.
     takes_steps: bool,
+    /// Tells the daemon the steps under the workload's name; `None` if it takes them itself.
+    sender: Option<Sender>,
     /// Interval between its reports, of the board's time.
     interval: Duration,
+}
+
+/// Tells steps to the socket of the daemon, under a name.
+pub struct Sender {
+    path: PathBuf,
+    steps: Steps,
+}
+
+impl Sender {
+    /// A sender to the daemon of the board below `root`. A workload without a name of its own has none here either.
+    pub fn new(root: &Path, name: Option<&str>) -> Self {
+        let path = steps::socket(root);
+        let steps = Steps::new(Some(path.clone()), 0, name.unwrap_or_default());
+        Self { path, steps }
+    }
+
+    fn rename(&mut self, name: &str) {
+        self.steps = Steps::new(Some(self.path.clone()), 0, name);
+    }
 }
 
 /// Interval between reports of the daemon that runs, of real time: it answers 20 requests a second.
@@ -142,6 +166,7 @@ impl ByDaemon {
     pub fn new(
         mut client: Client,
         leased: Option<Leased>,
+        sender: Option<Sender>,
         speed: f64,
     ) -> Result<Self, ClientError> {
         let report = client.status()?;
@@ -150,6 +175,7 @@ impl ByDaemon {
             leased,
             report,
             takes_steps: true,
+            sender,
             interval: REPORT.mul_f64(speed),
         })
     }
@@ -159,6 +185,9 @@ impl Holder for ByDaemon {
     type Error = ClientError;
 
     fn step(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
+        if let (Some(sender), Some(steps)) = (&mut self.sender, steps) {
+            sender.steps.report(steps);
+        }
         let steps = steps.filter(|_| self.takes_steps);
         let told = steps.map(|steps| self.client.ask(Request::Steps(steps)));
         self.takes_steps &= !matches!(told, Some(Err(ClientError::Refused(_))));
@@ -175,6 +204,9 @@ impl Holder for ByDaemon {
 
     /// `now` is the time since the lease, which this session took when it began.
     fn take_name(&mut self, now: Duration, told: &str) -> Result<(), Self::Error> {
+        if let Some(sender) = &mut self.sender {
+            sender.rename(told);
+        }
         let Some(leased) = &self.leased else {
             return Ok(());
         };

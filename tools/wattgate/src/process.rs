@@ -31,14 +31,17 @@ use rustix::process::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use wattgate_cli::exit::note;
-use wattgate_cli::steps::SOCKET;
+use wattgate_cli::steps::{DAEMON, SOCKET};
+use wattgate_watchdog::clock::{Clock, System};
+use wattgate_watchdog::steps::Told;
 use wattgate_watchdog::sudo_user::{self, SudoUser};
 
 use crate::board_files::BoardFiles;
 use crate::lent::Loan;
 use crate::steps::output::Output;
+use crate::steps::relay::Relay;
 use crate::steps::socket::StepSocket;
-use crate::window::{Count, Told};
+use crate::window::Count;
 use crate::world::{Event, Exit, World};
 
 /// The end of a workload is seen within this time.
@@ -99,6 +102,8 @@ fn ignored_signals() -> io::Result<u64> {
 pub enum Source {
     Socket(StepSocket),
     Output(Output),
+    /// The daemon takes them.
+    Daemon(Relay),
 }
 
 impl AsFd for Source {
@@ -106,6 +111,7 @@ impl AsFd for Source {
         match self {
             Self::Socket(socket) => socket.as_fd(),
             Self::Output(output) => output.as_fd(),
+            Self::Daemon(relay) => relay.as_fd(),
         }
     }
 }
@@ -181,6 +187,8 @@ impl Process {
                 command.env(SOCKET, socket.path());
                 command.stdout(to.try_clone_to_owned()?);
             }
+            // A process that runs already.
+            Source::Daemon(_) => {}
             Source::Output(output) => {
                 command.env_remove(SOCKET);
                 // Else Python keeps lines back where its output is not a terminal.
@@ -194,6 +202,11 @@ impl Process {
         }
         self.workload = Workload::Ours(sudo_user::spawn(&mut command, user)?);
         Ok(())
+    }
+
+    /// Whether the daemon takes the steps of the workload.
+    pub fn is_relayed(&self) -> bool {
+        matches!(self.source, Source::Daemon(_))
     }
 
     /// Takes a process that runs already for the workload. It is not ended with the session.
@@ -217,6 +230,16 @@ impl Process {
                 let at = at.mul_f64(self.files.speed());
                 let told = Told::default();
                 Some(Count { at, steps, told })
+            }
+            Source::Daemon(relay) => {
+                let relayed = relay.take()?;
+                let ago = Duration::from_millis(System.now().since(relayed.at).0);
+                let at = self.now().saturating_sub(ago.mul_f64(self.files.speed()));
+                Some(Count {
+                    at,
+                    steps: relayed.steps,
+                    told: relayed.told,
+                })
             }
         }
     }
@@ -316,7 +339,7 @@ impl World for Process {
     fn is_hopeless(&self) -> bool {
         match &self.source {
             Source::Output(output) => output.is_hopeless(),
-            Source::Socket(_) => false,
+            Source::Socket(_) | Source::Daemon(_) => false,
         }
     }
 
@@ -324,6 +347,7 @@ impl World for Process {
         match &self.source {
             Source::Output(_) => None,
             Source::Socket(socket) => socket.name().map(str::to_owned),
+            Source::Daemon(relay) => relay.name().map(str::to_owned),
         }
     }
 
@@ -335,6 +359,14 @@ impl World for Process {
                  {}, one line `steps=N` with the steps since its start, or count those of its \
                  output with --steps-from",
                 socket.path().display()
+            ),
+            Source::Daemon(relay) if relay.several().len() > 1 => format!(
+                "several workloads tell steps: {}; name the process of one with --attach",
+                relay.several().join("; ")
+            ),
+            Source::Daemon(_) => format!(
+                "start the workload with {SOCKET}={DAEMON}, where the daemon takes its steps, one line \
+                 `steps=N` with the steps since its start, or count those of its output with --steps-from"
             ),
         }
     }

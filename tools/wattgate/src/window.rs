@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use wattgate_runtime::Milliseconds;
 use wattgate_runtime::estimator::Estimator;
+use wattgate_watchdog::steps::Told;
 
 /// When a measurement is complete.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,17 +67,6 @@ const MIN_MEAN: Duration = Duration::from_millis(100);
 
 /// Time after which an estimate has left the power of the mode before.
 const ESTIMATE_SETTLED: Duration = Duration::from_secs(1);
-
-/// What a workload tells beside its count; `None` where it does not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// Cumulative time in µs in which steps waited for their data.
-    pub fetch_us: Option<u64>,
-    /// Cumulative time in µs in which the GPU computed.
-    pub compute_us: Option<u64>,
-    /// Samples in a step, above zero.
-    pub items: Option<u32>,
-}
 
 /// A cumulative count of steps, and when it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,10 @@
 
 use std::array;
 use std::fmt;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ use crate::sd_notify::SdNotify;
 use crate::serve::socket::Socket;
 use crate::serve::textfile::Textfile;
 use crate::serve::{MAX_POLLED, Services};
+use crate::steps;
+use crate::steps::receiver::Receiver;
 
 const USAGE: &str = "\
 Run the daemon: measure, correct and hold the limit until SIGTERM or SIGINT
@@ -190,7 +193,12 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         root,
         format_args!("root's commands are not served, as their socket cannot be opened"),
     );
-    let services = Services::new(root, clients);
+    let steps = receiver(&steps::socket(&place.root));
+    let steps = or_warn(
+        steps,
+        format_args!("steps of workloads are not counted, as their socket cannot be opened"),
+    );
+    let services = Services::new(root, clients, steps);
     // What clients have lowered stays saved while the daemon only observes, and counts for nothing.
     let (lowerings, read) = match observes {
         true => (Lowerings::default(), Ok(())),
@@ -293,6 +301,15 @@ fn rest(daemon: Daemon<InTime>) -> Result<(), Failure> {
         log(Priority::Warning, format_args!("does not obey: {knob}"));
     }
     Ok(())
+}
+
+/// The socket for steps, in a folder that everybody may enter, also where systemd has made it.
+fn receiver(path: &Path) -> io::Result<Receiver> {
+    let receiver = Receiver::at(path)?;
+    if let Some(folder) = path.parent() {
+        fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    }
+    Ok(receiver)
 }
 
 /// The opened service; on error logs a warning, because control works without it.

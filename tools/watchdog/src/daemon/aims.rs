@@ -10,6 +10,7 @@ use crate::aim::{Shown, Unmet};
 use crate::clock::Clock;
 use crate::report::{Report, Step};
 use crate::serve::protocol::{Refused, WantedAim};
+use crate::steps::receiver::Received;
 
 impl<F: Files> Daemon<F> {
     /// Sets an aim in place of the config's, until the daemon ends; `None` lifts it. The aim of a lease overrides it.
@@ -49,6 +50,32 @@ impl<F: Files> Daemon<F> {
         Ok(())
     }
 
+    /// Whether another datagram of the socket for steps is to be read now.
+    pub fn takes_datagrams(&self, now: Milliseconds) -> bool {
+        self.workloads.has_room(now)
+    }
+
+    /// Takes a datagram of the socket for steps.
+    pub fn take_datagram(&mut self, received: Received, clock: &impl Clock) {
+        let now = clock.now();
+        let before = self.workloads.flooded_by(now);
+        let energy_mj = self.control.status().0.millijoules;
+        self.workloads.take(received, now, energy_mj);
+        if let Some(uid) = self.workloads.flooded_by(now)
+            && before.is_none()
+        {
+            self.tell(format_args!(
+                "uid {uid} sends steps faster than they are read; the limit holds, but nobody's speed may be known"
+            ));
+        }
+        if self.teller().is_none()
+            && self.own_steps.is_none()
+            && let Some(steps) = self.workloads.steps(self.now)
+        {
+            self.control.take_steps(steps);
+        }
+    }
+
     /// Takes the number of steps that the workload has done since [`Self::pursue`].
     pub fn take_own_steps(&mut self, steps: u64) {
         self.own_steps = Some(steps);
@@ -62,11 +89,11 @@ impl<F: Files> Daemon<F> {
         with_aim.or_else(|| newest.find(|lease| lease.steps.is_some()))
     }
 
-    /// The steps that count.
+    /// The steps that count: a lease's, those of this process, or those that come to the socket for steps.
     fn told(&self) -> Option<u64> {
         match self.teller() {
             Some(lease) => lease.steps,
-            None => self.own_steps,
+            None => self.own_steps.or_else(|| self.workloads.steps(self.now)),
         }
     }
 

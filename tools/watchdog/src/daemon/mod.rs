@@ -34,6 +34,7 @@ use crate::report::{Claim, Source};
 use crate::serve::protocol::{Refused, WantedLease, WantedLimit};
 use crate::serve::rate_limit::Sliding;
 use crate::setup::Setup;
+use crate::steps::workloads::Workloads;
 
 use self::models::Loaded;
 
@@ -71,6 +72,8 @@ pub struct Daemon<F> {
     aim: Aim,
     /// Steps of a workload in this process.
     own_steps: Option<u64>,
+    /// Those that come to the socket for steps.
+    workloads: Workloads,
     /// The client that has the board.
     yielded: Option<Yielded>,
     /// What a daemon that writes nothing would set; `None` for one that holds its limit.
@@ -148,6 +151,7 @@ impl<F: Files> Daemon<F> {
             shown_aim: config.aim,
             aim: setup_aim,
             own_steps: None,
+            workloads: Workloads::default(),
             yielded: None,
             observer: config.observe.then(|| Observer::new(config.memory)),
             held,

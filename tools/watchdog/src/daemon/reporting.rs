@@ -14,6 +14,9 @@ use crate::report::{
     state_name,
 };
 
+/// Number of workloads in a report.
+const MOST_WORKLOADS: usize = 8;
+
 impl<F: Files> Daemon<F> {
     /// The report for clients and Prometheus.
     pub fn report(&self) -> Report {
@@ -120,6 +123,8 @@ impl<F: Files> Daemon<F> {
             aim: None,
             unmet: None,
             steps: None,
+            workloads: self.workloads.shown(self.now, MOST_WORKLOADS),
+            flooded_by: self.workloads.flooded_by(self.now),
             remaining_ms: None,
             step: None,
             slower_step: None,

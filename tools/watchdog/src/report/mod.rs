@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use wattgate_runtime::Milliwatts;
 use wattgate_runtime::governor::{Cause, State};
 
+pub use self::text::{Joules, NAMELESS, Rate};
 use crate::limits::Setter;
 pub use crate::limits::Source;
 use crate::quantity::{Place, Placed};
@@ -133,9 +134,15 @@ pub struct Report {
     /// What a deadline would need that the limit does not allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmet: Option<String>,
-    /// The steps that the workload has told.
+    /// The steps that the workload has told: under the newest lease's aim, or else to the socket for steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
+    /// The workloads that tell their steps, the last one to tell first; at most eight. Anybody may tell any number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<ReportedWorkload>,
+    /// The user whose steps come faster than they are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flooded_by: Option<u32>,
     /// What is left of the time for the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_ms: Option<u64>,
@@ -215,6 +222,38 @@ pub struct WouldSet {
     /// Its expected speed, in percent of the present mode's; absent if the model does not know the present mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_pct: Option<u32>,
+}
+
+/// A workload that tells its steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedWorkload {
+    /// The name that it tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The user of the sender, and its process; absent where Linux does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// Its steps so far, and when they last became more, in ms since the board's boot.
+    pub steps: u64,
+    pub at_ms: u64,
+    /// Whether it has done no step for two seconds, and for the time of three.
+    pub idle: bool,
+    /// Time and energy of a step, as means of the last ten seconds. The energy is the module's, so it is absent while several
+    /// workloads tell steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_us: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_uj: Option<u64>,
+    /// What it tells beside its steps: the time in which they waited for data, that in which the GPU computed, and the samples of a
+    /// step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<u32>,
 }
 
 /// Time in µs and energy in µJ of a step.
@@ -406,6 +445,20 @@ pub mod tests {
             aim: None,
             unmet: None,
             steps: None,
+            workloads: vec![ReportedWorkload {
+                name: Some("yolo".to_owned()),
+                uid: Some(1_000),
+                pid: Some(4_712),
+                steps: 86_400,
+                at_ms: 3_600_000,
+                idle: false,
+                step_us: Some(23_200),
+                step_uj: Some(431_000),
+                fetch_us: Some(1_250_000),
+                compute_us: Some(1_900_000_000),
+                items: Some(16),
+            }],
+            flooded_by: Some(1_001),
             remaining_ms: None,
             step: None,
             slower_step: None,
@@ -464,6 +517,8 @@ pub mod tests {
             limit_for_ms: None,
             over_for_ms: None,
             claims: Vec::new(),
+            workloads: Vec::new(),
+            flooded_by: None,
             average_mw: None,
             average_window_ms: None,
             module_limit_mw: None,
@@ -502,6 +557,7 @@ pub mod tests {
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
              oc2_per_min 1\noc3_per_min 456\nleast 6.1 W at the module\nmodel model.wgt\nunit 8ff8117c, profiled for the model\n\
+             workload yolo at 43.1 steps/s, 0.431 J a step; uid 1000, pid 4712; 86400 steps\nflooded_by uid 1001\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
              failed_changes 3\nlate_looks 4\nclaims 1\n  \
              15 W and 12 W over 1 min, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \

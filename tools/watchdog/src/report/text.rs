@@ -5,7 +5,8 @@ use std::fmt::{self, Display};
 use wattgate_runtime::{Milliseconds, Milliwatts, PowerMode};
 
 use super::{
-    Claim, NOT_HOLDING, OBSERVING, Observed, Report, ReportedKnob, ReportedViolation, Step,
+    Claim, NOT_HOLDING, OBSERVING, Observed, Report, ReportedKnob, ReportedViolation,
+    ReportedWorkload, Step,
 };
 use crate::quantity::{Span, Thousandths};
 
@@ -87,6 +88,17 @@ impl Display for Report {
         known(f, "aim", self.aim.as_ref())?;
         known(f, "unmet", self.unmet.as_ref())?;
         known(f, "steps", self.steps)?;
+        for workload in &self.workloads {
+            write!(f, "workload {workload}")?;
+            known_of(f, "; uid", workload.uid)?;
+            known_of(f, ", pid", workload.pid)?;
+            writeln!(f, "; {} steps", workload.steps)?;
+        }
+        known(
+            f,
+            "flooded_by",
+            self.flooded_by.map(|uid| format!("uid {uid}")),
+        )?;
         let remaining = self.remaining_ms;
         known(f, "remaining", remaining.map(|ms| milli(ms, "s")))?;
         known(f, "step", self.step)?;
@@ -193,6 +205,14 @@ fn known<T: Display>(f: &mut fmt::Formatter<'_>, key: &str, value: Option<T>) ->
     }
 }
 
+/// Writes a part of a line if there is a value.
+fn known_of<T: Display>(f: &mut fmt::Formatter<'_>, key: &str, value: Option<T>) -> fmt::Result {
+    match value {
+        Some(value) => write!(f, "{key} {value}"),
+        None => Ok(()),
+    }
+}
+
 /// A value in thousandths of a unit.
 struct Milli {
     value: u64,
@@ -245,5 +265,45 @@ impl Display for Step {
             Thousandths(self.uj / 1_000),
         );
         write!(f, "{us} ms, {mj} J")
+    }
+}
+
+/// A workload that tells no name.
+pub const NAMELESS: &str = "the workload";
+
+/// As `yolo at 43.1 steps/s, 0.431 J a step`.
+impl Display for ReportedWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_deref().unwrap_or(NAMELESS))?;
+        match self.step_us.filter(|us| *us > 0) {
+            _ if self.idle => f.write_str(" is idle"),
+            None => f.write_str(" has begun"),
+            Some(us) => {
+                write!(f, " at {}", Rate(us))?;
+                match self.step_uj {
+                    Some(uj) => write!(f, ", {}", Joules(uj)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// Steps per second, from the time of one in µs.
+pub struct Rate(pub u32);
+
+impl Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = Thousandths(1_000_000_000 / u64::from(self.0.max(1)) / 10 * 10);
+        write!(f, "{rate} steps/s")
+    }
+}
+
+/// Energy of a step in µJ.
+pub struct Joules(pub u64);
+
+impl Display for Joules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} J a step", Thousandths(self.0 / 1_000))
     }
 }

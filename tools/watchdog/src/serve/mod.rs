@@ -1,4 +1,4 @@
-//! The services in the control thread: the sockets and the file of metrics; and the page of metrics, which has a process
+//! The services in the control thread: the sockets, that of the steps, and the file of metrics; and the page of metrics, which has a process
 //! of its own.
 //!
 //! Control has priority. Streams are non-blocking, a turn ends when the next step is due, and a
@@ -17,7 +17,7 @@ pub mod users;
 mod connection;
 mod peer;
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::PollFlags;
 use wattgate_board::Files;
@@ -26,12 +26,16 @@ use wattgate_runtime::Milliseconds;
 use self::socket::Socket;
 use crate::clock::Clock;
 use crate::daemon::Daemon;
+use crate::steps::receiver::Receiver;
 
 /// A file descriptor and the events to poll for.
 pub type Waiting<'a> = (BorrowedFd<'a>, PollFlags);
 
-/// Maximum number of polled descriptors: two sockets and their clients.
-pub const MAX_POLLED: usize = 2 * (1 + socket::MAX_CLIENTS);
+/// Maximum number of polled descriptors: two sockets and their clients, and the socket for steps.
+pub const MAX_POLLED: usize = 2 * (1 + socket::MAX_CLIENTS) + 1;
+
+/// Maximum number of datagrams with steps that a turn reads.
+const DATAGRAMS_PER_TURN: usize = 64;
 
 /// A change of a client leads to a step at once, but not more often than this. Otherwise the next step is soon enough.
 const CHECK_INTERVAL: Milliseconds = Milliseconds(100);
@@ -43,16 +47,22 @@ pub struct Services {
     pub root: Option<Socket>,
     /// For all clients.
     pub clients: Option<Socket>,
+    /// For the steps of workloads, which anybody may send.
+    pub steps: Option<Receiver>,
+    /// Whether so many steps have come that no more are read for now.
+    is_flooded: bool,
     /// When a client's change last led to a step.
     checked: Option<Milliseconds>,
 }
 
 impl Services {
     /// The services of these sockets.
-    pub fn new(root: Option<Socket>, clients: Option<Socket>) -> Self {
+    pub fn new(root: Option<Socket>, clients: Option<Socket>, steps: Option<Receiver>) -> Self {
         Self {
             root,
             clients,
+            steps,
+            is_flooded: false,
             checked: None,
         }
     }
@@ -60,7 +70,12 @@ impl Services {
     /// What to poll: at most [`MAX_POLLED`] descriptors.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let sockets = self.root.iter().chain(&self.clients);
-        sockets.flat_map(move |it| it.waiting(now))
+        let flags = match self.is_flooded {
+            true => PollFlags::empty(),
+            false => PollFlags::IN,
+        };
+        let steps = self.steps.iter().map(move |it| (it.as_fd(), flags));
+        sockets.flat_map(move |it| it.waiting(now)).chain(steps)
     }
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
@@ -76,6 +91,9 @@ impl Services {
         for socket in self.root.iter_mut().chain(&mut self.clients) {
             has_changed |= socket.turn(is_ready, daemon, clock, until);
         }
+        if is_ready || self.is_flooded {
+            self.read_steps(daemon, clock, until);
+        }
         let now = clock.now();
         let is_soon = |last: Milliseconds| now.since(last) < CHECK_INTERVAL;
         if !has_changed || self.checked.is_some_and(is_soon) {
@@ -83,6 +101,29 @@ impl Services {
         }
         self.checked = Some(now);
         true
+    }
+
+    /// Last, since steps can wait.
+    fn read_steps<F: Files>(
+        &mut self,
+        daemon: &mut Daemon<F>,
+        clock: &impl Clock,
+        until: Milliseconds,
+    ) {
+        let Some(steps) = &self.steps else {
+            return;
+        };
+        for _ in 0..DATAGRAMS_PER_TURN {
+            let now = clock.now();
+            self.is_flooded = !daemon.takes_datagrams(now);
+            if self.is_flooded || now >= until {
+                return;
+            }
+            let Some(received) = steps.receive() else {
+                return;
+            };
+            daemon.take_datagram(received, clock);
+        }
     }
 
     /// Closes and removes the sockets.

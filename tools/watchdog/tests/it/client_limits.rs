@@ -220,7 +220,7 @@ fn max_polled_counts_every_descriptor() {
     let now = server.rig.clocks.now();
     assert_eq!(server.services.waiting(now).count(), 2);
     // Each socket has a listener.
-    assert_eq!(MAX_POLLED, 2 + 2 * MAX_CLIENTS);
+    assert_eq!(MAX_POLLED, 3 + 2 * MAX_CLIENTS);
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn services_without_clients_do_not_allocate() {
     fs::create_dir_all(&run).expect("made");
     let of_root = Socket::open_root(&rig.root.join("root")).expect("a socket");
     let clients = Socket::open(&run, None).expect("a socket");
-    let mut services = Services::new(Some(of_root), Some(clients));
+    let mut services = Services::new(Some(of_root), Some(clients), None);
     let mut allocated = 0;
     for _ in 0..200 {
         let (in_turn, ()) = allocations(|| {

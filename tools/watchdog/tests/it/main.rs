@@ -34,5 +34,6 @@ mod model_files;
 mod observing;
 mod saved_state;
 mod server;
+mod steps;
 mod wattgated;
 mod yields;

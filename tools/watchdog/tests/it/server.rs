@@ -44,7 +44,7 @@ impl Server {
         let directory = rig.folder.path().join("run");
         std::fs::create_dir(&directory).expect("made");
         let socket = Socket::open(&directory, None).expect("a socket");
-        let services = Services::new(None, Some(socket));
+        let services = Services::new(None, Some(socket), None);
         Self {
             rig,
             services,

@@ -22,7 +22,7 @@ use super::site::{confidence, supply};
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
 use crate::deadline::DeadlineEnd;
-use crate::hold::{ByDaemon, End, Held, Leased, Own, SessionClock, hold};
+use crate::hold::{ByDaemon, End, Held, Leased, Own, Sender, SessionClock, hold};
 use crate::models::Models;
 use crate::process::Process;
 use crate::window::Count;
@@ -140,12 +140,14 @@ pub fn watch(
     process: &mut Process,
     client: Client,
     leased: Option<Leased>,
+    sender: Sender,
     limit: Milliwatts,
     time: Option<Duration>,
     is_new: bool,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
-    let mut holder = ByDaemon::new(client, leased, process.files().speed())?;
+    let sender = Some(sender).filter(|_| !process.is_relayed());
+    let mut holder = ByDaemon::new(client, leased, sender, process.files().speed())?;
     Ok(hold(process, &mut holder, limit, time, is_new, seen)?)
 }
 

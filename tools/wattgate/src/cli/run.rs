@@ -16,7 +16,7 @@ use super::options::{Common, help_with, limit, parse, within};
 use super::site::{Site, find_model, learned, limit_of_module, models, models_of_daemon};
 use super::{Failure, hold, observe};
 use crate::deadline::DeadlineWatch;
-use crate::hold::{Held, Leased};
+use crate::hold::{Held, Leased, Sender};
 use crate::models::Models;
 use crate::process::Stop;
 use crate::window::Count;
@@ -178,5 +178,16 @@ fn lease(
     let is_new = !common.workload.is_attached();
     let models = models.filter(|_| may_change);
     let leased = models.map(|models| Leased { lease, models });
-    hold::watch(&mut process, client, leased, limit, time, is_new, seen)
+    let name = common.name();
+    let sender = Sender::new(&common.root, name.as_deref());
+    hold::watch(
+        &mut process,
+        client,
+        leased,
+        sender,
+        limit,
+        time,
+        is_new,
+        seen,
+    )
 }

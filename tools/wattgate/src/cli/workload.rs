@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use lexopt::{Parser, ValueExt};
 use rustix::process::Pid;
 
+use wattgate_watchdog::steps;
 use wattgate_watchdog::sudo_user::SudoUser;
 
 use super::Failure;
@@ -16,6 +17,7 @@ use crate::name;
 use crate::process::{Process, Source, Stop};
 use crate::steps::output::Output;
 use crate::steps::pattern::Pattern;
+use crate::steps::relay::{Relay, is_taken};
 use crate::steps::socket::StepSocket;
 
 /// Help for the options.
@@ -39,9 +41,6 @@ the number of steps since its start. PROGRAM has the socket's path in WATTGATE_S
 
 /// Number of words of a command that a message shows.
 const SHOWN_WORDS: usize = 2;
-
-/// Where sockets are, below the root of the board's files.
-const DIRECTORY: &str = "run/wattgate";
 
 /// What runs and how its steps are counted, as the user says.
 #[derive(Debug, Default)]
@@ -164,7 +163,7 @@ impl Workload {
                 }
                 Source::Output(output)
             }
-            None => Source::Socket(self.socket(root).map_err(Failure::Socket)?),
+            None => self.source(root).map_err(Failure::Socket)?,
         };
         let mut process = Process::new(speed, source, stop);
         if let Some(pid) = self.attach {
@@ -174,18 +173,25 @@ impl Workload {
         Ok(process)
     }
 
-    fn socket(&self, root: &Path) -> std::io::Result<StepSocket> {
-        let directory = root.join(DIRECTORY);
-        match (&self.socket, self.attach) {
+    fn source(&self, root: &Path) -> std::io::Result<Source> {
+        let socket = match (&self.socket, self.attach) {
             (Some(path), _) => StepSocket::at(path),
-            (None, Some(_)) => StepSocket::at(&directory.join("steps")),
+            (None, Some(pid)) => match StepSocket::at(&steps::socket(root)) {
+                Err(why) if is_taken(&why) => {
+                    let relay = Relay::new(root, pid);
+                    return relay.map(Source::Daemon).map_err(|_| why);
+                }
+                socket => socket,
+            },
             (None, None) => {
                 // systemd may name several, separated by colons.
                 let runtime = env::var("RUNTIME_DIRECTORY").unwrap_or_default();
                 let first = runtime.split(':').find(|path| !path.is_empty());
+                let directory = steps::directory(root);
                 StepSocket::below(first.map_or(&directory, Path::new))
             }
-        }
+        };
+        socket.map(Source::Socket)
     }
 
     /// Starts the program, unless the workload runs already. Its standard output goes to standard

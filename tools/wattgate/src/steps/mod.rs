@@ -11,5 +11,6 @@
 pub mod lines;
 pub mod output;
 pub mod pattern;
+pub mod relay;
 pub mod socket;
 pub mod tally;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use wattgate_board::Disk;
+use wattgate_cli::steps::Steps;
 use wattgate_runtime::Milliwatts;
 use wattgate_watchdog::client::Client;
 use wattgate_watchdog::clock::{Clock, System};
@@ -22,10 +23,12 @@ use wattgate_watchdog::serve::Services;
 use wattgate_watchdog::serve::protocol::{Request, WantedLimit};
 use wattgate_watchdog::serve::socket::Socket;
 use wattgate_watchdog::setup::Setup;
+use wattgate_watchdog::steps;
+use wattgate_watchdog::steps::receiver::Receiver;
 
 use crate::board::{highest, lowest, middle};
 use crate::faults::{model, modes};
-use crate::living::{Background, Living, STEPS, planner, run, wait_for, workload};
+use crate::living::{Background, Living, Running, SPEED, STEPS, planner, run, wait_for, workload};
 
 /// `wattgated run` on a thread.
 struct Watchdog {
@@ -61,7 +64,8 @@ impl Watchdog {
             let mut daemon = Daemon::new(setup, Disk, System.utc(), Lowerings::default());
             let clients = Socket::open(&directory(&below), None).expect("opened");
             let of_root = Socket::open_root(&root_directory(&below)).expect("opened");
-            let mut services = Services::new(Some(of_root), Some(clients));
+            let steps = Receiver::at(&steps::socket(&below)).expect("opened");
+            let mut services = Services::new(Some(of_root), Some(clients), Some(steps));
             while ends.load(Ordering::Relaxed) == 0 {
                 let next = daemon.step(&System, &mut |_| ());
                 let changed = services.turn(true, &mut daemon, &System, next);
@@ -128,6 +132,47 @@ fn with_daemon() -> (Living, Watchdog, Vec<String>) {
     let before = living.settings();
     let daemon = Watchdog::start(&living);
     (living, daemon, before)
+}
+
+/// As a service's are, which `wattgate` has not started.
+#[test]
+fn a_process_whose_steps_the_daemon_takes_is_profiled() {
+    let (living, daemon, _) = with_daemon();
+    let running = Running::start("sleep 600");
+    let done = Arc::new(AtomicU8::new(0));
+    let (ends, path) = (Arc::clone(&done), steps::socket(&living.root()));
+    let sender = thread::spawn(move || {
+        let mut steps = Steps::new(Some(path), 8, "yolo");
+        let begun = Instant::now();
+        while ends.load(Ordering::Relaxed) == 0 {
+            // 100 steps a second of real time.
+            steps.report(begun.elapsed().as_millis() as u64 / 10);
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let mut command = living.profile_by(&[]);
+    command.args(["--attach", &running.0.id().to_string()]);
+    let (code, _, errors) = run(&mut command);
+    done.store(CLEAN, Ordering::Relaxed);
+    sender.join().expect("no panic");
+    assert_eq!(code, Some(0), "{errors}");
+    let corpus = fs::read_to_string(living.path("corpus.csv")).expect("rows");
+    let mut lines = corpus
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().expect("a header");
+    let column = |name: &str| head.iter().position(|it| *it == name).expect("a column");
+    let mut rows = 0;
+    for row in lines {
+        assert_eq!(row[column("workload")], "yolo");
+        assert_eq!(row[column("minibatch")], "8");
+        let ms: f64 = row[column("time_ms")].parse().expect("a number");
+        let expected = 10.0 * SPEED;
+        assert!((ms / expected - 1.0).abs() < 0.03, "{ms} of {expected} ms");
+        rows += 1;
+    }
+    assert_eq!(rows, 2);
+    daemon.await_held(30_000, Source::Config);
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub struct Living {
 }
 
 /// The board's time per real time.
-const SPEED: f64 = 10.0;
+pub const SPEED: f64 = 10.0;
 
 impl Living {
     pub fn start() -> Self {

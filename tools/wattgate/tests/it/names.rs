@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use wattgate_cli::steps::StepLine;
-use wattgate_profiler::steps::socket::{Counter, Senders};
+use wattgate_watchdog::steps::senders::{Counter, Senders};
 
 use crate::faults::{model, modes};
 use crate::living::{Living, STEPS, planner, run, workload};

@@ -10,7 +10,7 @@ use wattgate_profiler::ladder::Ladder;
 use wattgate_profiler::planner::{Background, Fitted, List, Planner, PlannerError};
 use wattgate_profiler::row::{CorpusFile, Feeding, Mark, Origin, Row};
 use wattgate_profiler::session::{Session, SessionError, Task};
-use wattgate_profiler::window::{Count, Rules, Told};
+use wattgate_profiler::window::{Count, Rules};
 use wattgate_profiler::world::{Event, Exit, World};
 use wattgate_runtime::format::Kind;
 use wattgate_runtime::{Milliwatts, PowerMode};
@@ -18,6 +18,7 @@ use wattgate_simulated_board::recording::{RecordedBoard, corpus};
 use wattgate_simulated_board::tree::Tree;
 use wattgate_simulated_board::unit::Unit;
 use wattgate_simulated_board::workload::Workload;
+use wattgate_watchdog::steps::Told;
 
 use crate::bed::{Meter, inject};
 use crate::board::{Simulated, booted, discover, highest, lowest, middle};

@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 
 use wattgate_cli::steps::StepLine;
 use wattgate_cli::steps::Steps;
-use wattgate_profiler::steps::socket::{Counter, Senders, StepSocket, counter};
+use wattgate_profiler::steps::socket::{StepSocket, counter};
+use wattgate_watchdog::steps::senders::{Counter, Senders};
 
 use crate::living::wait_for;
 

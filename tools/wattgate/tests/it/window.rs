@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use wattgate_profiler::window::{Count, Measured, Rules, Told, Window};
+use wattgate_profiler::window::{Count, Measured, Rules, Window};
 use wattgate_runtime::estimator::{Chip, Estimator, MOST_CHIPS};
 use wattgate_runtime::{Milliseconds, Milliwatts, Sample};
+use wattgate_watchdog::steps::Told;
 
 const STEP_MS: f64 = 37.0;
 

@@ -1,0 +1,360 @@
+//! The workloads that tell their steps, each with its speed and energy.
+//!
+//! A workload is a name that a user's processes tell, or none. Its speed is the mean over the last [`SPAN`]. The energy of a
+//! step is the module's energy of that time, so it is known only while nothing else tells steps.
+
+use std::collections::VecDeque;
+
+use wattgate_runtime::Milliseconds;
+
+use super::Told;
+use super::receiver::Received;
+use super::senders::Senders;
+use crate::report::{ReportedWorkload, Step};
+use crate::serve::rate_limit::RateCounter;
+
+/// Number of workloads that are kept apart.
+const MOST: usize = 64;
+
+/// Number of datagrams that are read in a second: 40 counters at the rate of our packages, which send one each 20 ms.
+const MAX_PER_SECOND: u32 = 2_000;
+
+/// For how long a user who sends more is named.
+const NAMED: Milliseconds = Milliseconds(10_000);
+
+/// A workload that has done no step for this long is not shown any more.
+const SHOWN: Milliseconds = Milliseconds(60_000);
+
+/// Averaging time of the speed, and least time between two counts that it is taken from.
+const SPAN: Milliseconds = Milliseconds(10_000);
+const MARK_INTERVAL: Milliseconds = Milliseconds(250);
+
+/// Time without a step after which a workload is idle: in ms and in steps. The longer one counts.
+const IDLE_AFTER_MS: u64 = 2_000;
+const IDLE_AFTER_STEPS: u64 = 3;
+
+/// A count, when it arrived, and the module's energy until then.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Milliseconds,
+    steps: u64,
+    energy_mj: u64,
+}
+
+/// Steps under one name of one user.
+#[derive(Debug)]
+struct Workload {
+    name: Option<String>,
+    uid: Option<u32>,
+    /// The last sender.
+    process: Option<i32>,
+    senders: Senders,
+    steps: u64,
+    /// When the count last grew.
+    grew: Milliseconds,
+    marks: VecDeque<Mark>,
+}
+
+impl Workload {
+    fn new(name: Option<String>, uid: Option<u32>, now: Milliseconds) -> Self {
+        Self {
+            name,
+            uid,
+            process: None,
+            senders: Senders::default(),
+            steps: 0,
+            grew: now,
+            marks: VecDeque::new(),
+        }
+    }
+
+    /// Takes a count. Returns the steps since the one before.
+    fn take(&mut self, steps: u64, now: Milliseconds, energy_mj: u64) -> u64 {
+        let is_first = self.marks.is_empty();
+        let more = steps.saturating_sub(self.steps);
+        self.steps = steps;
+        if !is_first && more == 0 {
+            return 0;
+        }
+        // The first steps of slow ones look like a pause.
+        if self.step().is_some() && self.is_idle(now) {
+            self.marks.clear();
+        }
+        self.grew = now;
+        let last = self.marks.back().map(|mark| mark.at);
+        if last.is_none_or(|last| now.since(last) >= MARK_INTERVAL) {
+            self.marks.push_back(Mark {
+                at: now,
+                steps,
+                energy_mj,
+            });
+        }
+        // Slow steps have two marks all the same.
+        while self.marks.len() > 2 && self.marks.front().is_some_and(|it| now.since(it.at) > SPAN) {
+            self.marks.pop_front();
+        }
+        if is_first { 0 } else { more }
+    }
+
+    /// Time and energy of a step in µs and µJ; `None` before they are known.
+    fn step(&self) -> Option<Step> {
+        let (first, last) = (self.marks.front()?, self.marks.back()?);
+        let steps = last.steps.checked_sub(first.steps)?;
+        let us = last
+            .at
+            .since(first.at)
+            .0
+            .checked_mul(1_000)?
+            .checked_div(steps)?;
+        let energy = last.energy_mj.saturating_sub(first.energy_mj);
+        Some(Step {
+            us: u32::try_from(us).ok()?,
+            uj: energy.saturating_mul(1_000) / steps,
+        })
+    }
+
+    fn is_idle(&self, now: Milliseconds) -> bool {
+        let step_ms = self.step().map_or(0, |step| u64::from(step.us) / 1_000);
+        now.since(self.grew).0 >= IDLE_AFTER_MS.max(IDLE_AFTER_STEPS * step_ms)
+    }
+
+    fn is_shown(&self, now: Milliseconds) -> bool {
+        now.since(self.grew) < SHOWN
+    }
+}
+
+/// All workloads, the last one to tell last.
+#[derive(Debug, Default)]
+pub struct Workloads {
+    known: Vec<Workload>,
+    /// Steps of all workloads; `None` before the first line.
+    total: Option<u64>,
+    read: RateCounter,
+    /// The user who sent the last datagram that was read before there were too many, and when.
+    flooded: Option<(Option<u32>, Milliseconds)>,
+}
+
+impl Workloads {
+    /// Whether another datagram is to be read now.
+    pub fn has_room(&self, now: Milliseconds) -> bool {
+        self.read.has_room(MAX_PER_SECOND, now)
+    }
+
+    /// The user whose datagrams come faster than they are read, as it seems.
+    pub fn flooded_by(&self, now: Milliseconds) -> Option<u32> {
+        let (uid, _) = self.flooded.filter(|(_, at)| now.since(*at) < NAMED)?;
+        uid
+    }
+
+    /// Takes a datagram; one that is no line of the protocol is ignored. `energy_mj` is what the module has drawn so far.
+    pub fn take(&mut self, received: Received, now: Milliseconds, energy_mj: u64) {
+        if self.read.count(now) >= MAX_PER_SECOND {
+            self.flooded = Some((received.uid, now));
+        }
+        let Some(line) = received.line else {
+            return;
+        };
+        let (name, uid) = (line.name.clone(), received.uid);
+        let is_it = |it: &Workload| it.name == name && it.uid == uid;
+        let mut workload = match self.known.iter().position(is_it) {
+            Some(known) => self.known.remove(known),
+            None => {
+                self.make_room();
+                Workload::new(name, uid, now)
+            }
+        };
+        workload.process = received.counter.process;
+        let more = match workload.senders.take(received.counter, line) {
+            Some(steps) => workload.take(steps, now, energy_mj),
+            None => 0,
+        };
+        self.known.push(workload);
+        self.total = Some(self.total.unwrap_or(0).saturating_add(more));
+    }
+
+    /// Forgets a workload if there are too many: of the user who has the most, the one that has been silent for longest.
+    fn make_room(&mut self) {
+        if self.known.len() < MOST {
+            return;
+        }
+        let of = |uid: Option<u32>| self.known.iter().filter(move |it| it.uid == uid).count();
+        let most = self
+            .known
+            .iter()
+            .map(|it| it.uid)
+            .max_by_key(|uid| of(*uid));
+        if let Some(first) = self.known.iter().position(|it| Some(it.uid) == most) {
+            self.known.remove(first);
+        }
+    }
+
+    /// The steps that an aim counts: of all workloads one after another. `None` if none has told any, or while several do:
+    /// nobody knows whose the aim is.
+    pub fn steps(&self, now: Milliseconds) -> Option<u64> {
+        let shown = self.known.iter().filter(|it| it.is_shown(now)).count();
+        self.total.filter(|_| shown <= 1)
+    }
+
+    /// For the report, the last one to tell first; at most `most`.
+    pub fn shown(&self, now: Milliseconds, most: usize) -> Vec<ReportedWorkload> {
+        let shown = || self.known.iter().rev().filter(|it| it.is_shown(now));
+        let is_alone = shown().count() == 1;
+        let reported = shown().map(|it| {
+            let step = it.step();
+            let Told {
+                fetch_us,
+                compute_us,
+                items,
+            } = it.senders.told();
+            ReportedWorkload {
+                name: it.name.clone(),
+                uid: it.uid,
+                pid: it.process,
+                steps: it.steps,
+                at_ms: it.grew.0,
+                idle: it.is_idle(now),
+                step_us: step.map(|step| step.us),
+                step_uj: step.map(|step| step.uj).filter(|_| is_alone),
+                fetch_us,
+                compute_us,
+                items,
+            }
+        });
+        reported.take(most).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wattgate_cli::steps::StepLine;
+
+    use super::*;
+    use crate::steps::senders::Counter;
+
+    /// A line of a user's process.
+    fn line(uid: u32, process: i32, text: &str) -> Received {
+        Received {
+            counter: Counter {
+                process: Some(process),
+                address: None,
+            },
+            uid: Some(uid),
+            line: StepLine::parse(text.as_bytes()).ok(),
+        }
+    }
+
+    const fn ms(ms: u64) -> Milliseconds {
+        Milliseconds(ms)
+    }
+
+    #[test]
+    fn a_workload_has_its_speed_and_its_energy() {
+        let mut workloads = Workloads::default();
+        // 50 steps a second at 20 W, in a datagram each 100 ms.
+        for turn in 0..200 {
+            let text = format!("steps={} name=yolo items=8", 1_000 + 5 * turn);
+            workloads.take(line(7, 1, &text), ms(100 * turn), 2_000 * turn);
+        }
+        let now = ms(19_900);
+        let [yolo] = &workloads.shown(now, 8)[..] else {
+            panic!("one workload");
+        };
+        let step = (yolo.step_us, yolo.step_uj);
+        assert_eq!(step, (Some(20_000), Some(400_000)));
+        assert_eq!((yolo.name.as_deref(), yolo.uid), (Some("yolo"), Some(7)));
+        assert_eq!((yolo.steps, yolo.items, yolo.idle), (1_995, Some(8), false));
+        // What was done before the first line does not count.
+        assert_eq!(workloads.steps(now), Some(995));
+        let idle = |at| workloads.shown(at, 8).first().map(|it| it.idle);
+        assert_eq!(idle(ms(21_899)), Some(false));
+        assert_eq!(idle(ms(21_900)), Some(true));
+        assert_eq!(idle(ms(79_900)), None);
+        assert_eq!(workloads.steps(ms(79_900)), Some(995));
+    }
+
+    #[test]
+    fn after_a_pause_the_speed_is_that_of_the_new_steps() {
+        let mut workloads = Workloads::default();
+        for turn in 0..20 {
+            let text = format!("steps={turn}");
+            workloads.take(line(7, 1, &text), ms(500 * turn), 0);
+        }
+        workloads.take(line(7, 1, "steps=20"), ms(39_500), 0);
+        assert_eq!(workloads.shown(ms(39_500), 8)[0].step_us, None);
+        workloads.take(line(7, 1, "steps=40"), ms(40_500), 0);
+        assert_eq!(workloads.shown(ms(40_500), 8)[0].step_us, Some(50_000));
+    }
+
+    #[test]
+    fn slow_steps_have_a_speed_and_do_not_look_idle() {
+        let mut workloads = Workloads::default();
+        for turn in 0..4 {
+            let text = format!("steps={turn}");
+            workloads.take(line(7, 1, &text), ms(15_000 * turn), 300_000 * turn);
+        }
+        let shown = |at| workloads.shown(ms(at), 8).remove(0);
+        let step = (shown(45_000).step_us, shown(45_000).step_uj);
+        assert_eq!(step, (Some(15_000_000), Some(300_000_000)));
+        assert!(!shown(89_999).idle && shown(90_000).idle);
+    }
+
+    #[test]
+    fn several_workloads_have_no_energy_of_their_own() {
+        let mut workloads = Workloads::default();
+        for turn in 0..20 {
+            let now = ms(500 * turn);
+            workloads.take(line(7, 1, &format!("steps={turn} name=a")), now, 0);
+            workloads.take(line(8, 1, &format!("steps={turn} name=a")), now, 0);
+        }
+        let shown = workloads.shown(ms(9_500), 8);
+        let uids: Vec<_> = shown.iter().map(|it| it.uid).collect();
+        assert_eq!(uids, [Some(8), Some(7)]);
+        assert!(shown.iter().all(|it| it.step_us == Some(500_000)));
+        assert!(shown.iter().all(|it| it.step_uj.is_none()));
+        assert_eq!(workloads.steps(ms(9_500)), None);
+    }
+
+    #[test]
+    fn a_flood_of_names_drops_those_of_its_own_user() {
+        let mut workloads = Workloads::default();
+        for turn in 0..10_000 {
+            let now = ms(turn);
+            workloads.take(line(7, 1, &format!("steps={turn} name=own")), now, 0);
+            workloads.take(line(8, 1, &format!("steps=1 name=n{turn}")), now, 0);
+        }
+        assert_eq!(workloads.known.len(), MOST);
+        let shown = workloads.shown(ms(9_999), MOST);
+        let own = shown.iter().find(|it| it.uid == Some(7)).expect("it tells");
+        assert_eq!((own.steps, own.step_us), (9_999, Some(1_000)));
+    }
+
+    #[test]
+    fn a_flood_is_read_in_part_and_named() {
+        let mut workloads = Workloads::default();
+        let read = (0..10_000).filter(|turn| {
+            let now = ms(turn / 5);
+            let has_room = workloads.has_room(now);
+            if has_room {
+                workloads.take(line(8, 1, &format!("steps={turn}")), now, 0);
+            }
+            has_room
+        });
+        assert_eq!(read.count(), 4_000);
+        assert_eq!(workloads.flooded_by(ms(2_000)), Some(8));
+        assert_eq!(workloads.flooded_by(ms(20_000)), None);
+    }
+
+    #[test]
+    fn extreme_counts_do_no_harm() {
+        let mut workloads = Workloads::default();
+        for (turn, steps) in [0, u64::MAX, 0, u64::MAX, 1, u64::MAX]
+            .into_iter()
+            .enumerate()
+        {
+            let now = ms(1_000 * turn as u64);
+            workloads.take(line(7, 1, &format!("steps={steps}")), now, u64::MAX);
+            workloads.shown(now, 8);
+        }
+        assert_eq!(workloads.steps(ms(5_000)), Some(u64::MAX));
+    }
+}

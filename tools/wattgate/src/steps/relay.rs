@@ -1,0 +1,144 @@
+//! Steps of a workload that the daemon has taken: its socket is where a workload that `wattgate` has not started sends them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use wattgate_runtime::Milliseconds;
+use wattgate_watchdog::client::{Client, ClientError};
+use wattgate_watchdog::report::ReportedWorkload;
+use wattgate_watchdog::serve::protocol::{Request, Subscription};
+use wattgate_watchdog::steps::Told;
+
+/// Interval of the daemon's lines, the shortest that it has. A count has its own time.
+const EVERY_MS: u64 = 100;
+
+/// Interval between attempts to connect again.
+const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The steps of a process, or of the only workload that tells any.
+#[derive(Debug)]
+pub struct Relay {
+    root: PathBuf,
+    process: Pid,
+    /// `None` while the daemon does not run.
+    client: Option<Client>,
+    tried: Instant,
+    /// Never readable: to be waited for without a daemon.
+    never: UnixDatagram,
+    name: Option<String>,
+    last: Option<u64>,
+    /// The workloads of the last line, if nobody knows which one is meant.
+    several: Vec<String>,
+}
+
+/// A count, when it came, and what came with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relayed {
+    pub steps: u64,
+    pub at: Milliseconds,
+    pub told: Told,
+}
+
+impl Relay {
+    /// Asks the daemon of the board below `root` for the steps of a process.
+    pub fn new(root: &Path, process: Pid) -> Result<Self, ClientError> {
+        let client = subscribed(root)?;
+        let never = UnixDatagram::unbound();
+        let never = never.map_err(|why| ClientError::NoDaemon {
+            path: root.to_owned(),
+            why,
+        })?;
+        Ok(Self {
+            root: root.to_owned(),
+            process,
+            client: Some(client),
+            tried: Instant::now(),
+            never,
+            name: None,
+            last: None,
+            several: Vec::new(),
+        })
+    }
+
+    /// The name that the workload tells.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The workloads among which nobody knows which one is meant.
+    pub fn several(&self) -> &[String] {
+        &self.several
+    }
+
+    /// The next count, if there is one that has changed.
+    pub fn take(&mut self) -> Option<Relayed> {
+        if self.client.is_none() && self.tried.elapsed() >= CONNECT_INTERVAL {
+            self.tried = Instant::now();
+            self.client = subscribed(&self.root).ok();
+        }
+        while let Some(client) = &mut self.client {
+            if !client.has_answer() {
+                return None;
+            }
+            let Ok(report) = client.next_report() else {
+                self.client = None;
+                return None;
+            };
+            if let Some(relayed) = self.pick(&report.workloads) {
+                return Some(relayed);
+            }
+        }
+        None
+    }
+
+    fn pick(&mut self, workloads: &[ReportedWorkload]) -> Option<Relayed> {
+        let process = self.process.as_raw_nonzero().get();
+        let own = workloads.iter().find(|it| it.pid == Some(process));
+        let picked = own.or(match workloads {
+            [only] => Some(only),
+            _ => None,
+        });
+        self.several = match picked {
+            Some(_) => Vec::new(),
+            None => workloads.iter().map(ToString::to_string).collect(),
+        };
+        let picked = picked?;
+        self.name.clone_from(&picked.name);
+        if self.last.replace(picked.steps) == Some(picked.steps) {
+            return None;
+        }
+        Some(Relayed {
+            steps: picked.steps,
+            at: Milliseconds(picked.at_ms),
+            told: Told {
+                fetch_us: picked.fetch_us,
+                compute_us: picked.compute_us,
+                items: picked.items,
+            },
+        })
+    }
+}
+
+fn subscribed(root: &Path) -> Result<Client, ClientError> {
+    let mut client = Client::connect(root)?;
+    client.ask(Request::Subscribe(Subscription { every_ms: EVERY_MS }))?;
+    Ok(client)
+}
+
+impl AsFd for Relay {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.client {
+            Some(client) => client.as_fd(),
+            None => self.never.as_fd(),
+        }
+    }
+}
+
+/// Whether an error says that another program has the socket.
+pub fn is_taken(why: &io::Error) -> bool {
+    why.kind() == io::ErrorKind::AddrInUse
+}
