@@ -1,8 +1,9 @@
 /* Tells the steps of a C or C++ program to wattgate. Include it in one source file; -std=c99 needs
  * -D_POSIX_C_SOURCE=200809L. Call wattgate_steps after each step with the number of steps so far,
  * the samples of one step (0: unknown) and the workload's name (NULL: none), and wattgate_last at
- * the end. Before each step, wattgate_spend may tell where its time went. None waits or fails;
- * without the variable WATTGATE_SOCKET nothing is sent. */
+ * the end. Before each step, wattgate_spend may tell where its time went. None waits or fails.
+ * The variable WATTGATE_SOCKET names the socket; without it the daemon gets the steps, and if it
+ * is empty, nobody does. */
 #ifndef WATTGATE_H
 #define WATTGATE_H
 
@@ -16,14 +17,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A socket that is connected to WATTGATE_SOCKET, or -1. */
+/* A socket that is connected to WATTGATE_SOCKET, or else to the daemon's; or -1. */
 static inline int wattgate_connect(void)
 {
     const char *path = getenv("WATTGATE_SOCKET");
     struct sockaddr_un to;
+    if (!path)
+        path = "/run/wattgate/steps";
     memset(&to, 0, sizeof to);
     to.sun_family = AF_UNIX;
-    if (!path || !*path || strlen(path) >= sizeof to.sun_path)
+    if (!*path || strlen(path) >= sizeof to.sun_path)
         return -1;
     memcpy(to.sun_path, path, strlen(path));
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

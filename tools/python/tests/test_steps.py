@@ -99,16 +99,22 @@ class Rate(SenderCase):
 class Faults(SenderCase):
     """A receiver that is absent, busy or replaced."""
 
-    def test_without_the_variable_no_socket_is_opened(self) -> None:
-        for variables in [{}, {"WATTGATE_SOCKET": ""}]:
-            with mock.patch.dict(os.environ, variables, clear=True), mock.patch(
-                "socket.socket"
-            ) as opened, wattgate.steps() as steps:
-                for _ in range(10):
-                    self.clock.now += 10
-                    steps.step()
-            self.assertEqual(steps.count, 10)
-            opened.assert_not_called()
+    def test_with_an_empty_variable_no_socket_is_opened(self) -> None:
+        with mock.patch.dict(os.environ, {"WATTGATE_SOCKET": ""}), mock.patch(
+            "socket.socket"
+        ) as opened, wattgate.steps() as steps:
+            for _ in range(10):
+                self.clock.now += 10
+                steps.step()
+        self.assertEqual(steps.count, 10)
+        opened.assert_not_called()
+
+    def test_without_the_variable_the_daemon_gets_the_steps(self) -> None:
+        with mock.patch.dict(os.environ), mock.patch("wattgate._steps.DAEMON", self.path):
+            del os.environ["WATTGATE_SOCKET"]
+            with wattgate.steps() as steps:
+                steps.step()
+        self.assertEqual(self.receiver.lines(), ["steps=1\n"])
 
     def test_a_receiver_that_comes_later_is_found_within_a_second(self) -> None:
         self.receiver.remove()

@@ -134,6 +134,30 @@ class Claim:
     for_ms: Optional[int] = None
 
 
+@dataclass(frozen=True)
+class Workload:
+    """A workload that tells its steps. Anybody may tell any number."""
+
+    #: Its steps so far, and when they last became more, in ms since the board's boot.
+    steps: int
+    at_ms: int
+    #: Whether it has done no step for two seconds, and for the time of three.
+    idle: bool
+    name: Optional[str] = None
+    #: The user of the sender, and its process.
+    uid: Optional[int] = None
+    pid: Optional[int] = None
+    #: Time in us and energy in uJ of a step, as means of the last ten seconds. The energy is the
+    #: module's, so it is ``None`` while several workloads tell steps.
+    step_us: Optional[int] = None
+    step_uj: Optional[int] = None
+    #: What it tells beside its steps: the time in which they waited for data, that in which the
+    #: GPU computed, and the samples of a step.
+    fetch_us: Optional[int] = None
+    compute_us: Optional[int] = None
+    items: Optional[int] = None
+
+
 def _known(kind: type, values: Mapping[str, Any]) -> Dict[str, Any]:
     """The values that a class has fields for."""
     names = {field.name for field in fields(kind)}
@@ -217,6 +241,10 @@ class Report:
     gated: Optional[str] = None
     #: Whether the model was made of this unit of the board, and what it costs if not.
     unit: str = ""
+    #: The workloads that tell their steps, the last one to tell first; at most eight.
+    workloads: Tuple["Workload", ...] = ()
+    #: The user whose steps come faster than they are read.
+    flooded_by: Optional[int] = None
     #: All lowerings and leases.
     claims: Tuple["Claim", ...] = ()
     #: What makes the board slower than the mode: ``cooling``, ``firmware``, or both with a comma.
@@ -264,6 +292,9 @@ class Report:
         known["claims"] = tuple(
             Claim(**{**_known(Claim, it), "by": Setter.parse(it["by"])})
             for it in values.get("claims", ())
+        )
+        known["workloads"] = tuple(
+            Workload(**_known(Workload, it)) for it in values.get("workloads", ())
         )
         known["disobedient"] = tuple(
             Knob(it["knob"], it["wanted"], it.get("is")) for it in values.get("disobedient", ())

@@ -2,8 +2,8 @@
 
 One datagram is one line ``steps=1234 [items=16] [name=yolo] [fetch_ms=310.2 compute_ms=5120.5]``
 with the cumulative count of steps, and cumulative parts of their time where they are known, sent to
-the Unix datagram socket that the environment variable ``WATTGATE_SOCKET`` names. The workload never
-waits and never fails because of it: errors are ignored.
+the Unix datagram socket that the environment variable ``WATTGATE_SOCKET`` names, or else to the
+daemon's. The workload never waits and never fails because of it: errors are ignored.
 """
 
 import atexit
@@ -22,6 +22,9 @@ INTERVAL = 0.020
 
 #: Least time between two attempts to connect, in seconds.
 RECONNECT = 1.0
+
+#: The socket without the environment variable: that of the daemon.
+DAEMON = "/run/wattgate/steps"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -47,7 +50,7 @@ class Steps(Closing):
 
     def __init__(self, name: Optional[str] = None, items: Optional[int] = None) -> None:
         """See :func:`steps`."""
-        self._path = os.environ.get("WATTGATE_SOCKET", "")
+        self._path = os.environ.get("WATTGATE_SOCKET", DAEMON)
         self._socket: Optional[socket.socket] = None
         self._count = 0
         self._sent = 0
@@ -134,7 +137,8 @@ def steps(name: Optional[str] = None, items: Optional[int] = None) -> Steps:
     """Starts to count steps: ``with wattgate.steps("yolo", items=16) as s: … s.step()``.
 
     ``name`` is the workload's, 1 to 64 of ``A-Z a-z 0-9 . _ -``; ``items`` the samples of one step.
-    Without the environment variable ``WATTGATE_SOCKET``, steps are counted but not sent.
+    They go to the socket that the environment variable ``WATTGATE_SOCKET`` names, or else to the
+    daemon's; if the variable is empty, they are counted but not sent.
     """
     return Steps(name, items)
 

@@ -40,7 +40,9 @@ learned of it, and what that costs in a mode without measurement). observed (of 
 highest_mw, speed_over_pct and speed_within_pct, the speed in the modes that it would have set, in percent of the board's, while
 the power was over allowed_mw and else, and would_set, the mode of now, with power_mw and speed_pct). aim (what is minimised below the limit, and the
 deadline), unmet (why that deadline may be missed), steps (done under the aim, or told), remaining_ms (of the time for the
-steps), step and slower_step (us, uj: time and energy of a step in the present mode, and in the next slower one),
+steps), workloads (those that tell their steps: name, uid, pid, steps, at_ms, the time since boot of the last one, idle, step_us
+and step_uj, time and energy of a step over ten seconds, fetch_us, compute_us, items), flooded_by (the user whose steps come faster
+than they are read), step and slower_step (us, uj: time and energy of a step in the present mode, and in the next slower one),
 lease_mj (energy since the newest lease began), budget_left_mj. Counters since the daemon's start: violations, changes,
 over_limit_ms, unknown_ms (time without a reading of the power), energy_mj, sensor_errors,
 failed_changes, late_looks (looks at the board that came 50 ms late or more). claims: all lowered limits and leases,

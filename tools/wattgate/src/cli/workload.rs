@@ -33,10 +33,12 @@ Workload:
                    and `period` the time of a step. Without a group each line that matches is a step
   --log FILE       With --attach: the output is in this file, which is followed like `tail -F`
   --socket PATH    The socket for steps [PID/steps in $RUNTIME_DIRECTORY or /run/wattgate, else in
-                   a temporary directory; with --attach /run/wattgate/steps]
+                   a temporary directory; with --attach /run/wattgate/steps, or the daemon, which
+                   has that one]
 
 Without --steps-from the workload sends its steps to a Unix datagram socket, a line `steps=N` with
-the number of steps since its start. PROGRAM has the socket's path in WATTGATE_SOCKET.
+the number of steps since its start. PROGRAM has the socket's path in WATTGATE_SOCKET; without it a
+workload sends them to /run/wattgate/steps.
 ";
 
 /// Number of words of a command that a message shows.
