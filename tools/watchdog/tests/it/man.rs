@@ -110,6 +110,7 @@ fn each_cell_of_the_contract_has_its_test() {
         "../watchdog/tests/it/control",
         "../watchdog/src/config",
         "../wattgate/tests/it",
+        "../../runtime/tests/it/governor",
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         for entry in fs::read_dir(folder).expect("a folder") {

@@ -10,12 +10,18 @@ use wattgate_cli::steps::Steps;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::steps;
 
-use crate::wattgated::{Rig, eventually, with_board};
+use crate::wattgated::{Rig, eventually, outcome, with_board};
 
 fn report(rig: &Rig) -> Report {
     let (code, told, errors) = rig.status(&["--json"]);
     assert_eq!(code, Some(0), "{errors}");
     serde_json::from_str(&told).expect("a report")
+}
+
+/// Waits until the first line of the status has these words; a mode that was just set has others.
+fn says(rig: &Rig, words: &str) {
+    let line = || outcome(&mut rig.client("status")).1;
+    eventually(words, || line().contains(words).then_some(()));
 }
 
 #[test]
@@ -32,7 +38,7 @@ fn steps_that_a_workload_tells_are_shown_with_their_speed_and_energy() {
         };
         assert_eq!(mode(path.as_path()), 0o666);
         assert_eq!(mode(path.parent().expect("a folder")), 0o755);
-        assert!(rig.status(&[]).1.contains("; nobody reports steps"));
+        says(rig, "; nobody reports steps");
         let mut yolo = Steps::new(Some(path.clone()), 16, "yolo");
         let begun = Instant::now();
         // 200 steps a second.
@@ -55,14 +61,9 @@ fn steps_that_a_workload_tells_are_shown_with_their_speed_and_energy() {
         // The board draws between 5 and 60 W.
         let uj = told.step_uj.expect("an energy");
         assert!((25_000..300_000).contains(&uj), "{uj}");
-        let line = rig.status(&[]).1;
-        assert!(
-            line.contains("; yolo at ") && line.contains(" J a step"),
-            "{line}"
-        );
-        eventually("it is idle", || {
-            rig.status(&[]).1.contains("; yolo is idle").then_some(())
-        });
+        let line = format!("; {told}");
+        assert!(line.starts_with("; yolo at ") && line.ends_with(" J a step"));
+        says(rig, "; yolo is idle");
         daemon.stop();
         assert!(!path.exists());
     });
