@@ -8,7 +8,7 @@ use wattgate_board::Clocks;
 use wattgate_cli::aim::Wanted;
 use wattgate_cli::exit::note;
 use wattgate_runtime::{Limit, Milliwatts, SelectError};
-use wattgate_watchdog::client::Client;
+use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::clock::{Clock, System};
 use wattgate_watchdog::config::{Config, ConfigError};
 use wattgate_watchdog::control::{Event, Priority};
@@ -134,20 +134,28 @@ pub fn run(
     held
 }
 
-/// Watches how the daemon that runs holds a limit, until the workload ends or the user stops it, or
-/// for a time. A workload that tells its name gets its model by another lease.
-pub fn watch(
+/// The daemon that runs, over a connection that has set a limit or leased one. A workload that tells its name gets its model of
+/// `leased` by another lease. The daemon is told the steps of the workload under its name, unless it takes them itself.
+pub fn by_daemon(
     process: &mut Process,
     client: Client,
     leased: Option<Leased>,
-    sender: Sender,
+    root: &Path,
+    name: Option<&str>,
+) -> Result<ByDaemon, ClientError> {
+    let sender = (!process.is_relayed()).then(|| Sender::new(root, name));
+    ByDaemon::new(client, leased, sender, process.files().speed())
+}
+
+/// Watches how the daemon that runs holds a limit, until the workload ends or the user stops it, or for a time.
+pub fn watch(
+    process: &mut Process,
+    mut holder: ByDaemon,
     limit: Milliwatts,
     time: Option<Duration>,
     is_new: bool,
     seen: impl FnMut(Duration, Option<Count>, &Report),
 ) -> Result<Held, Failure> {
-    let sender = Some(sender).filter(|_| !process.is_relayed());
-    let mut holder = ByDaemon::new(client, leased, sender, process.files().speed())?;
     Ok(hold(process, &mut holder, limit, time, is_new, seen)?)
 }
 

@@ -23,7 +23,7 @@ use super::profile::{Profiled, Ready};
 use super::site::{Site, config, limit_of_module, models, new_file, prepare};
 use super::{Failure, hold, print, print_json};
 use crate::board_files::BoardFiles;
-use crate::hold::{End, Sender};
+use crate::hold::End;
 use crate::operation::Onlooker;
 use crate::outlook::{Outlook, outlook};
 use crate::planner::{Background, Call, Fitted};
@@ -258,9 +258,9 @@ fn learn(
                 ..WantedLease::from_power(limit)
             })?;
             site.right.give_back(&mut site.process);
-            let sender = Sender::new(&common.root, common.name().as_deref());
-            let process = &mut site.process;
-            hold::watch(process, client, None, sender, limit, time, false, seen)?
+            let (process, name) = (&mut site.process, common.name());
+            let holder = hold::by_daemon(process, client, None, &common.root, name.as_deref())?;
+            hold::watch(process, holder, limit, time, false, seen)?
         }
     };
     shown?;

@@ -16,7 +16,7 @@ use super::options::{Common, help_with, limit, parse, within};
 use super::site::{Site, find_model, learned, limit_of_module, models, models_of_daemon};
 use super::{Failure, hold, observe};
 use crate::deadline::DeadlineWatch;
-use crate::hold::{Held, Leased, Sender};
+use crate::hold::{Held, Leased};
 use crate::models::Models;
 use crate::process::Stop;
 use crate::window::Count;
@@ -179,15 +179,7 @@ fn lease(
     let models = models.filter(|_| may_change);
     let leased = models.map(|models| Leased { lease, models });
     let name = common.name();
-    let sender = Sender::new(&common.root, name.as_deref());
-    hold::watch(
-        &mut process,
-        client,
-        leased,
-        sender,
-        limit,
-        time,
-        is_new,
-        seen,
-    )
+    let root = &common.root;
+    let holder = hold::by_daemon(&mut process, client, leased, root, name.as_deref())?;
+    hold::watch(&mut process, holder, limit, time, is_new, seen)
 }
