@@ -2,7 +2,7 @@
 //!
 //! **Transport.** The receiver binds a Unix datagram socket and starts the workload with the
 //! socket's path in the environment variable [`SOCKET`]. The sender gets no answer. Without the
-//! variable, or with an empty one, the sender does nothing.
+//! variable, it sends to the daemon's socket, [`DAEMON`]; if the variable is empty, it does nothing.
 //!
 //! **A datagram** is one line of text, at most [`MAX_BYTES`] long; a newline at its end is
 //! optional. Its fields are separated by spaces and stand in any order, each at most once:
@@ -304,7 +304,9 @@ impl Steps {
 
 impl Drop for Steps {
     fn drop(&mut self) {
-        self.send(Instant::now());
+        if self.line.steps > 0 {
+            self.send(Instant::now());
+        }
     }
 }
 

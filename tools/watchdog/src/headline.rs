@@ -6,7 +6,8 @@ use wattgate_runtime::Milliwatts;
 
 use crate::quantity::{Place, Placed, Span};
 use crate::report::{
-    Joules, NAMELESS, NOT_HOLDING, OBSERVING, OVER_LIMIT, Rate, Report, Source, YIELDED,
+    Joules, NAMELESS, NOT_HOLDING, OBSERVING, OVER_LIMIT, Rate, Report, ReportedWorkload, Source,
+    YIELDED,
 };
 
 /// A sentence, and one more line for each thing that a user should know.
@@ -65,26 +66,36 @@ impl Headline<'_> {
     fn holding(&self, f: &mut fmt::Formatter<'_>, limit: &Placed, now: &str) -> fmt::Result {
         let report = self.0;
         write!(f, "holding {limit}: {now}")?;
-        let told = &report.workloads;
-        if !told.is_empty() {
-            for (index, workload) in told.iter().enumerate() {
-                let before = if index == 0 { "; " } else { ", " };
-                write!(f, "{before}{workload}")?;
-            }
-            return self.faster(f);
-        }
-        let step = report.steps.and(report.step).filter(|step| step.us > 0);
-        let file = report.model.as_deref();
-        let workload = file.map(|file| file.strip_suffix(".wgt").unwrap_or(file));
-        match step {
-            Some(step) => {
-                let workload = workload.unwrap_or(NAMELESS);
-                let joules = Joules(step.uj);
-                write!(f, "; {workload} at {}, {joules}", Rate(step.us))?;
-            }
-            None => f.write_str("; nobody reports steps")?,
+        let mut told: Vec<&ReportedWorkload> = report.workloads.iter().collect();
+        told.sort_by_key(|it| (&it.name, it.uid));
+        let mut told: Vec<String> = told.into_iter().map(ToString::to_string).collect();
+        told.extend(self.leased_steps());
+        match told.is_empty() {
+            true => f.write_str("; nobody reports steps")?,
+            false => write!(f, "; {}", told.join(", "))?,
         }
         self.faster(f)
+    }
+
+    /// The steps that a client tells under its lease, unless it tells them as any workload does, too.
+    fn leased_steps(&self) -> Option<String> {
+        let report = self.0;
+        let client = report.limit_by.as_ref().map(|by| by.pid);
+        let is_it = |it: &ReportedWorkload| it.pid == client;
+        let told = &report.workloads;
+        let is_lease = report.limit_from == Source::Lease;
+        if !told.is_empty() && (!is_lease || told.iter().any(is_it)) {
+            return None;
+        }
+        let step = report.steps.and(report.step).filter(|step| step.us > 0)?;
+        let file = report.model.as_deref();
+        let workload = file.map(|file| file.strip_suffix(".wgt").unwrap_or(file));
+        let workload = workload.unwrap_or(NAMELESS);
+        Some(format!(
+            "{workload} at {}, {}",
+            Rate(step.us),
+            Joules(step.uj)
+        ))
     }
 
     /// The end of the line: what the next faster mode would draw.
@@ -179,7 +190,7 @@ fn tenths(mw: u32) -> String {
 mod tests {
     use super::*;
     use crate::report::tests::sample;
-    use crate::report::{ReportedWorkload, Step, state_names};
+    use crate::report::{Step, state_names};
 
     /// The sample without what else a user should know.
     fn calm() -> Report {
@@ -255,7 +266,7 @@ mod tests {
         ];
         assert_eq!(
             said(several),
-            "holding 15 W: 14.2 W now; yolo at 43.1 steps/s, the workload has begun, bert is idle; the next faster mode would draw \
+            "holding 15 W: 14.2 W now; the workload has begun, bert is idle, yolo at 43.1 steps/s; the next faster mode would draw \
              up to 15.2 W\n"
         );
         let flooded = Report {

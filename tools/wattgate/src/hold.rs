@@ -1,7 +1,7 @@
 //! Holds a limit while a workload runs: with the control of the daemon in this process, or through
 //! the daemon that runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use wattgate_board::Files;
@@ -16,7 +16,6 @@ use wattgate_watchdog::limits::Owner;
 use wattgate_watchdog::quantity::Place;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::serve::protocol::{Request, WantedLease};
-use wattgate_watchdog::steps;
 
 use crate::models::{Models, held_with};
 use crate::window::Count;
@@ -138,22 +137,32 @@ pub struct ByDaemon {
     interval: Duration,
 }
 
-/// Tells steps to the socket of the daemon, under a name.
+/// Tells steps to the socket of the daemon, under a name, from the first count on.
 pub struct Sender {
     path: PathBuf,
-    steps: Steps,
+    name: String,
+    steps: Option<Steps>,
 }
 
 impl Sender {
-    /// A sender to the daemon of the board below `root`. A workload without a name of its own has none here either.
-    pub fn new(root: &Path, name: Option<&str>) -> Self {
-        let path = steps::socket(root);
-        let steps = Steps::new(Some(path.clone()), 0, name.unwrap_or_default());
-        Self { path, steps }
+    /// A sender to a socket. A workload without a name has none here either.
+    pub fn new(path: PathBuf, name: Option<&str>) -> Self {
+        Self {
+            path,
+            name: name.unwrap_or_default().to_owned(),
+            steps: None,
+        }
+    }
+
+    fn tell(&mut self, steps: u64) {
+        let new = || Steps::new(Some(self.path.clone()), 0, &self.name);
+        self.steps.get_or_insert_with(new).report(steps);
     }
 
     fn rename(&mut self, name: &str) {
-        self.steps = Steps::new(Some(self.path.clone()), 0, name);
+        if self.name != name {
+            (self.name, self.steps) = (name.to_owned(), None);
+        }
     }
 }
 
@@ -186,7 +195,7 @@ impl Holder for ByDaemon {
 
     fn step(&mut self, now: Duration, steps: Option<u64>) -> Result<Duration, Self::Error> {
         if let (Some(sender), Some(steps)) = (&mut self.sender, steps) {
-            sender.steps.report(steps);
+            sender.tell(steps);
         }
         let steps = steps.filter(|_| self.takes_steps);
         let told = steps.map(|steps| self.client.ask(Request::Steps(steps)));

@@ -17,6 +17,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,6 +125,8 @@ pub struct Process {
     source: Source,
     workload: Workload,
     stop: Stop,
+    /// When the last count came that the daemon has taken.
+    relayed: Duration,
     /// Whether processes that outlive the workload belong to it, and whether the user knows that there are some.
     waits_for_all: bool,
     has_told: bool,
@@ -151,6 +154,7 @@ impl Process {
             source,
             workload: Workload::None,
             stop,
+            relayed: Duration::ZERO,
             waits_for_all: false,
             has_told: false,
         }
@@ -190,7 +194,8 @@ impl Process {
             // A process that runs already.
             Source::Daemon(_) => {}
             Source::Output(output) => {
-                command.env_remove(SOCKET);
+                // Its packages would send steps to the daemon, beside those that are counted here.
+                command.env(SOCKET, "");
                 // Else Python keeps lines back where its output is not a terminal.
                 command.env("PYTHONUNBUFFERED", "1");
                 command.stdout(output.copy(to, user)?);
@@ -204,9 +209,13 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the daemon takes the steps of the workload.
-    pub fn is_relayed(&self) -> bool {
-        matches!(self.source, Source::Daemon(_))
+    /// Whether steps that are sent to this socket reach the session.
+    pub fn takes_steps_of(&self, socket: &Path) -> bool {
+        match &self.source {
+            Source::Daemon(_) => true,
+            Source::Socket(own) => own.path() == socket,
+            Source::Output(_) => false,
+        }
     }
 
     /// Takes a process that runs already for the workload. It is not ended with the session.
@@ -235,8 +244,10 @@ impl Process {
                 let relayed = relay.take()?;
                 let ago = Duration::from_millis(System.now().since(relayed.at).0);
                 let at = self.now().saturating_sub(ago.mul_f64(self.files.speed()));
+                // It is of another clock, and must not go back.
+                self.relayed = at.max(self.relayed);
                 Some(Count {
-                    at,
+                    at: self.relayed,
                     steps: relayed.steps,
                     told: relayed.told,
                 })
@@ -360,9 +371,9 @@ impl World for Process {
                  output with --steps-from",
                 socket.path().display()
             ),
-            Source::Daemon(relay) if relay.several().len() > 1 => format!(
-                "several workloads tell steps: {}; name the process of one with --attach",
-                relay.several().join("; ")
+            Source::Daemon(relay) if !relay.others().is_empty() => format!(
+                "the daemon takes steps, but none of this process: {}; name the process that tells them with --attach",
+                relay.others().join(", ")
             ),
             Source::Daemon(_) => format!(
                 "start the workload with {SOCKET}={DAEMON}, where the daemon takes its steps, one line \

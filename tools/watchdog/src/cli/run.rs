@@ -5,10 +5,9 @@
 
 use std::array;
 use std::fmt;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,6 +81,9 @@ const CALL: &str = "over";
 
 /// Interval at which the time that is left of lowerings is saved. A crash prolongs them by as much.
 const SAVE_INTERVAL: Milliseconds = Milliseconds(10_000);
+
+/// Interval between attempts to open the socket for steps.
+const SOCKET_INTERVAL: Milliseconds = Milliseconds(10_000);
 
 /// Interval of the searches for clocks that are missing.
 const CLOCK_SEARCH_INTERVAL: Milliseconds = Milliseconds(10_000);
@@ -193,10 +195,10 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         root,
         format_args!("root's commands are not served, as their socket cannot be opened"),
     );
-    let steps = receiver(&steps::socket(&place.root));
+    let steps = Receiver::at(&steps::socket(&place.root));
     let steps = or_warn(
         steps,
-        format_args!("steps of workloads are not counted, as their socket cannot be opened"),
+        format_args!("steps of workloads are not counted yet, as their socket cannot be opened"),
     );
     let services = Services::new(root, clients, steps);
     // What clients have lowered stays saved while the daemon only observes, and counts for nothing.
@@ -239,6 +241,8 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         hardware,
         alive: None,
         searched: System.now(),
+        steps: steps::socket(&place.root),
+        opened: System.now(),
     };
     process.run(&place);
     // With the time that is left of them.
@@ -301,15 +305,6 @@ fn rest(daemon: Daemon<InTime>) -> Result<(), Failure> {
         log(Priority::Warning, format_args!("does not obey: {knob}"));
     }
     Ok(())
-}
-
-/// The socket for steps, in a folder that everybody may enter, also where systemd has made it.
-fn receiver(path: &Path) -> io::Result<Receiver> {
-    let receiver = Receiver::at(path)?;
-    if let Some(folder) = path.parent() {
-        fs::set_permissions(folder, Permissions::from_mode(0o755))?;
-    }
-    Ok(receiver)
 }
 
 /// The opened service; on error logs a warning, because control works without it.
@@ -394,6 +389,9 @@ struct Process {
     alive: Option<Milliseconds>,
     /// When clocks were searched.
     searched: Milliseconds,
+    /// The socket for steps, and when it was last opened.
+    steps: PathBuf,
+    opened: Milliseconds,
 }
 
 impl Process {
@@ -585,6 +583,12 @@ impl Process {
         if let Some(kept) = &mut self.kept {
             kept.retry(now);
         }
+        // Another program, such as `wattgate run --attach`, had the socket.
+        let is_time = now.since(self.opened) >= SOCKET_INTERVAL;
+        if self.services.steps.is_none() && is_time {
+            self.opened = now;
+            self.services.steps = Receiver::at(&self.steps).ok();
+        }
         let textfile = self.textfile.as_mut();
         if let Some(Err(error)) = textfile.map(|it| it.turn(&self.daemon, now)) {
             log(Priority::Warning, &error);
@@ -618,6 +622,15 @@ impl Process {
     /// Reads the config again and takes over its limits.
     fn reload(&mut self, place: &BoardArguments) {
         let path = place.config.display();
+        let clients = self.services.clients.as_ref();
+        if let Some(Err(why)) = clients.map(Socket::give_again) {
+            log(
+                Priority::Warning,
+                format_args!(
+                    "clients of the group are not served any more: {why}; restart the daemon"
+                ),
+            );
+        }
         match Config::read(&place.config) {
             // Its limits would be taken for those of another place.
             Ok(new) if !self.daemon.has_supply_of(&new) => log(

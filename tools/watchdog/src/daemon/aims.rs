@@ -8,6 +8,8 @@ use super::{ClientId, Daemon, Lease};
 use crate::aim::pursued::{Pursued, is_near};
 use crate::aim::{Shown, Unmet};
 use crate::clock::Clock;
+use crate::control::Priority;
+use crate::log::{Withheld, log};
 use crate::report::{Report, Step};
 use crate::serve::protocol::{Refused, WantedAim};
 use crate::steps::receiver::Received;
@@ -22,7 +24,11 @@ impl<F: Files> Daemon<F> {
         self.check_holds()?;
         let wanted = wanted.map(|wanted| wanted.checked()).transpose()?;
         self.now = clock.now();
-        let told = self.told().unwrap_or(0);
+        // Those of a time in which nobody knows whose they are do not count later either.
+        let told = match self.teller() {
+            Some(lease) => lease.steps.unwrap_or(0),
+            None => self.own_steps.unwrap_or(self.workloads.total()),
+        };
         self.set_aim = wanted.map(|wanted| Pursued::new(wanted, self.now, told));
         self.choose_aim();
         Ok(())
@@ -63,14 +69,23 @@ impl<F: Files> Daemon<F> {
         self.workloads.take(received, now, energy_mj);
         if let Some(uid) = self.workloads.flooded_by(now)
             && before.is_none()
+            && let Some(withheld) = self.floods.take(now)
         {
-            self.tell(format_args!(
-                "uid {uid} sends steps faster than they are read; the limit holds, but nobody's speed may be known"
-            ));
+            let withheld = Withheld(withheld);
+            log(
+                Priority::Notice,
+                format_args!(
+                    "uid {uid} sends steps faster than they are read; the limit holds, but nobody's speed may be known{withheld}"
+                ),
+            );
         }
+    }
+
+    /// Tells the control the steps of the workload that sends them, again and again while it does none.
+    pub(super) fn pass_steps(&mut self) {
         if self.teller().is_none()
             && self.own_steps.is_none()
-            && let Some(steps) = self.workloads.steps(self.now)
+            && let Some(steps) = self.workloads.present(self.now)
         {
             self.control.take_steps(steps);
         }

@@ -74,6 +74,8 @@ pub struct Daemon<F> {
     own_steps: Option<u64>,
     /// Those that come to the socket for steps.
     workloads: Workloads,
+    /// Those who send too many, in the log.
+    floods: Lines,
     /// The client that has the board.
     yielded: Option<Yielded>,
     /// What a daemon that writes nothing would set; `None` for one that holds its limit.
@@ -152,6 +154,7 @@ impl<F: Files> Daemon<F> {
             aim: setup_aim,
             own_steps: None,
             workloads: Workloads::default(),
+            floods: Lines::default(),
             yielded: None,
             observer: config.observe.then(|| Observer::new(config.memory)),
             held,
@@ -192,6 +195,7 @@ impl<F: Files> Daemon<F> {
             self.choose_limit(clock.utc());
             self.choose_aim();
         }
+        self.pass_steps();
         let (control, counters) = (&mut self.control, &mut self.counters);
         let next = control.step(now, &mut |event| {
             counters.count(&event);

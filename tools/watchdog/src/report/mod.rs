@@ -570,6 +570,7 @@ pub mod tests {
         let report = Report {
             limit_by: None,
             claims: Vec::new(),
+            workloads: Vec::new(),
             disobedient: Vec::new(),
             ..report
         };

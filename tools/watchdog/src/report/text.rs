@@ -289,15 +289,21 @@ impl Display for ReportedWorkload {
     }
 }
 
-/// Steps per second, from the time of one in µs.
+/// Steps per second from the time of one in µs, or that time if it is long.
 pub struct Rate(pub u32);
 
 impl Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 >= LONG_STEP_US {
+            return write!(f, "{} s a step", Thousandths(u64::from(self.0) / 1_000));
+        }
         let rate = Thousandths(1_000_000_000 / u64::from(self.0.max(1)) / 10 * 10);
         write!(f, "{rate} steps/s")
     }
 }
+
+/// From this time of a step on, its rate would have one digit.
+const LONG_STEP_US: u32 = 10_000_000;
 
 /// Energy of a step in µJ.
 pub struct Joules(pub u64);

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use crate::quantity::Place;
-use crate::report::{Report, ReportedKnob, ReportedWorkload, state_names};
+use crate::report::{Report, ReportedKnob, state_names};
 
 /// The page with all metrics; a metric without a value is omitted.
 pub fn text(report: &Report) -> String {
@@ -227,34 +227,38 @@ impl Page {
             report,
             |knob| knob.is,
         )?;
-        self.workloads(
-            "workload_steps_total",
-            "counter",
-            "Steps that a workload has told.",
-            report,
-            |it| Some(Decimal(it.steps, 0)),
+        self.gauge(
+            "workloads",
+            "Number of workloads that told steps in the last minute, at most 8.",
+            report.workloads.len(),
         )?;
-        self.workloads(
-            "workload_step_seconds",
-            "gauge",
-            "Time of a workload's step, as the mean over ten seconds.",
-            report,
-            |it| Some(Decimal(u64::from(it.step_us?), 6)),
-        )?;
-        self.workloads(
-            "workload_step_joules",
-            "gauge",
-            "The module's energy of a step, as the mean over ten seconds; absent while several workloads tell steps.",
-            report,
-            |it| Some(Decimal(it.step_uj?, 6)),
-        )?;
-        self.workloads(
-            "workload_idle",
-            "gauge",
-            "1 while a workload that has told steps does none.",
-            report,
-            |it| Some(Decimal(u64::from(it.idle), 0)),
-        )?;
+        // Without labels: anybody may tell any names, and each would be another series.
+        if let [only] = &report.workloads[..] {
+            self.counter(
+                "workload_steps_total",
+                "Steps of the only workload that tells some.",
+                only.steps,
+            )?;
+            self.gauge(
+                "workload_idle",
+                "1 while it does none.",
+                u8::from(only.idle),
+            )?;
+            if let Some(us) = only.step_us {
+                self.gauge(
+                    "workload_step_seconds",
+                    "Time of its step, as the mean over ten seconds.",
+                    Decimal(u64::from(us), 6),
+                )?;
+            }
+            if let Some(uj) = only.step_uj {
+                self.gauge(
+                    "workload_step_joules",
+                    "The module's energy of its step, as the mean over ten seconds.",
+                    Decimal(uj, 6),
+                )?;
+            }
+        }
         self.head("build_info", "gauge", "Version of the daemon.")?;
         let version = env!("CARGO_PKG_VERSION");
         writeln!(self.0, "wattgate_build_info{{version=\"{version}\"}} 1")
@@ -283,35 +287,6 @@ impl Page {
         Ok(())
     }
 
-    /// A value of each workload that tells its steps, as far as it has one.
-    fn workloads(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        report: &Report,
-        value: impl Fn(&ReportedWorkload) -> Option<Decimal>,
-    ) -> fmt::Result {
-        let values = report
-            .workloads
-            .iter()
-            .filter_map(|it| Some((it, value(it)?)));
-        let mut values = values.peekable();
-        if values.peek().is_some() {
-            self.head(name, kind, help)?;
-        }
-        for (it, value) in values {
-            // A name has letters, digits, `.`, `_` and `-`.
-            let workload = it.name.as_deref().unwrap_or_default();
-            let uid = it.uid.map_or_else(String::new, |uid| uid.to_string());
-            writeln!(
-                self.0,
-                "wattgate_{name}{{workload=\"{workload}\",uid=\"{uid}\"}} {value}"
-            )?;
-        }
-        Ok(())
-    }
-
     fn head(&mut self, name: &str, kind: &str, help: &str) -> fmt::Result {
         writeln!(self.0, "# HELP wattgate_{name} {help}")?;
         writeln!(self.0, "# TYPE wattgate_{name} {kind}")
@@ -335,10 +310,7 @@ impl Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one = 10_u64.pow(self.1);
         let digits = self.1 as usize;
-        match digits {
-            0 => write!(f, "{}", self.0),
-            _ => write!(f, "{}.{:0digits$}", self.0 / one, self.0 % one),
-        }
+        write!(f, "{}.{:0digits$}", self.0 / one, self.0 % one)
     }
 }
 
@@ -472,22 +444,11 @@ mod tests {
             ("wattgate_throttled{by=\"firmware\"}", 0.0),
             ("wattgate_unknown_power_seconds_total", 1.25),
             ("wattgate_violations_total", 2.0),
-            (
-                "wattgate_workload_idle{workload=\"yolo\",uid=\"1000\"}",
-                0.0,
-            ),
-            (
-                "wattgate_workload_step_joules{workload=\"yolo\",uid=\"1000\"}",
-                0.431,
-            ),
-            (
-                "wattgate_workload_step_seconds{workload=\"yolo\",uid=\"1000\"}",
-                0.0232,
-            ),
-            (
-                "wattgate_workload_steps_total{workload=\"yolo\",uid=\"1000\"}",
-                86_400.0,
-            ),
+            ("wattgate_workload_idle", 0.0),
+            ("wattgate_workload_step_joules", 0.431),
+            ("wattgate_workload_step_seconds", 0.0232),
+            ("wattgate_workload_steps_total", 86_400.0),
+            ("wattgate_workloads", 1.0),
         ];
         let expected = expected.map(|(series, value)| (series.to_owned(), value));
         assert_eq!(samples, BTreeMap::from(expected));
@@ -506,7 +467,7 @@ mod tests {
             "input",
             "delivered",
             "over_current",
-            "workload",
+            "workload_",
         ] {
             assert!(!page.contains(family), "{page}");
         }

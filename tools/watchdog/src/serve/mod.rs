@@ -2,8 +2,8 @@
 //! of its own.
 //!
 //! Control has priority. Streams are non-blocking, a turn ends when the next step is due, and a
-//! client's memory, input, requests and output are all bounded. Without clients nothing is
-//! allocated.
+//! client's memory, input, requests and output are all bounded. Without clients and steps
+//! nothing is allocated.
 
 pub mod http;
 pub mod listener;
@@ -49,8 +49,8 @@ pub struct Services {
     pub clients: Option<Socket>,
     /// For the steps of workloads, which anybody may send.
     pub steps: Option<Receiver>,
-    /// Whether so many steps have come that no more are read for now.
-    is_flooded: bool,
+    /// Whether so many steps have been read that no more are for now.
+    is_full: bool,
     /// When a client's change last led to a step.
     checked: Option<Milliseconds>,
 }
@@ -62,7 +62,7 @@ impl Services {
             root,
             clients,
             steps,
-            is_flooded: false,
+            is_full: false,
             checked: None,
         }
     }
@@ -70,7 +70,7 @@ impl Services {
     /// What to poll: at most [`MAX_POLLED`] descriptors.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let sockets = self.root.iter().chain(&self.clients);
-        let flags = match self.is_flooded {
+        let flags = match self.is_full {
             true => PollFlags::empty(),
             false => PollFlags::IN,
         };
@@ -91,7 +91,7 @@ impl Services {
         for socket in self.root.iter_mut().chain(&mut self.clients) {
             has_changed |= socket.turn(is_ready, daemon, clock, until);
         }
-        if is_ready || self.is_flooded {
+        if is_ready || self.is_full {
             self.read_steps(daemon, clock, until);
         }
         let now = clock.now();
@@ -115,8 +115,8 @@ impl Services {
         };
         for _ in 0..DATAGRAMS_PER_TURN {
             let now = clock.now();
-            self.is_flooded = !daemon.takes_datagrams(now);
-            if self.is_flooded || now >= until {
+            self.is_full = !daemon.takes_datagrams(now);
+            if self.is_full || now >= until {
                 return;
             }
             let Some(received) = steps.receive() else {

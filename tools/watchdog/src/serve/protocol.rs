@@ -55,17 +55,17 @@
 //!
 //! `workloads` has what tells its steps to `/run/wattgate/steps`, the last one to tell first, and at most eight: each name of
 //! each user. `step_us` and `step_uj`, time and energy of a step, are means of the last ten seconds; the energy is the module's, so
-//! it is absent while several tell steps. `at_ms` is when the steps last became more, in ms since the board's boot; a minute later
+//! it is absent while several tell steps, and both are while the workload is idle. `at_ms` is when the steps last became more, in ms since the board's boot; a minute later
 //! the workload is not shown any more. `idle` is whether it has done none for two seconds, and for the time of three steps.
-//! `fetch_us`, `compute_us` and `items` are what it tells beside. `flooded_by` is the user whose datagrams come faster than
-//! they are read, 2000 in a second. Both are absent without a value.
+//! `fetch_us`, `compute_us` and `items` are what it tells beside. `flooded_by` is the user who has sent most of the datagrams of a
+//! second in which more than 2000 came; 65534 is one whom Linux does not tell. Keys without a value are absent.
 //!
 //! ```json
 //! {"name":"yolo","uid":1000,"pid":4712,"steps":86400,"at_ms":3600000,"idle":false,"step_us":23200,"step_uj":431000,"items":16}
 //! ```
 //!
-//! Anybody may send any steps. They never permit more power: they are shown, and a deadline goes by them if no lease tells steps
-//! and only one workload does.
+//! Anybody may send any steps. They never permit more power: they are shown, and a deadline goes by them if no lease has an aim or
+//! tells steps, and only one workload does.
 //!
 //! A daemon whose config has `observe = true` writes nothing to the board. Its state is `observing`, and `observed` has what it
 //! would set and what that would be worth. Of the requests below it answers `status` and `subscribe`, and refuses all others that

@@ -52,6 +52,8 @@ pub struct Socket {
     next: ClientId,
     /// Whether it is root's alone.
     is_root: bool,
+    /// The group that may use it, beside root.
+    group: Option<u32>,
 }
 
 impl Socket {
@@ -82,10 +84,8 @@ impl Socket {
         let new = hidden.join("socket");
         let listener = UnixListener::bind(&new)?;
         listener.set_nonblocking(true)?;
+        give(directory, group)?;
         if group.is_some() {
-            chown(directory, None, group)?;
-            let mode = fs::metadata(directory)?.permissions().mode() | 0o050;
-            fs::set_permissions(directory, Permissions::from_mode(mode))?;
             chown(&new, None, group)?;
         }
         let mode = if is_root { 0o600 } else { 0o660 };
@@ -101,7 +101,17 @@ impl Socket {
             // No client of one socket has the number of one of the other.
             next: ClientId(u64::from(is_root) << 63),
             is_root,
+            group,
         })
+    }
+
+    /// Gives socket and directory to the group again: for each command of the unit, such as a reload, systemd takes its
+    /// directories back.
+    pub fn give_again(&self) -> io::Result<()> {
+        if self.group.is_some() {
+            chown(&self.path, None, self.group)?;
+        }
+        self.path.parent().map_or(Ok(()), |it| give(it, self.group))
     }
 
     /// Closes and removes the socket.
@@ -169,6 +179,16 @@ impl Socket {
         });
         daemon.changes() != changes
     }
+}
+
+/// Lets a group enter a directory.
+fn give(directory: &Path, group: Option<u32>) -> io::Result<()> {
+    if group.is_none() {
+        return Ok(());
+    }
+    chown(directory, None, group)?;
+    let mode = fs::metadata(directory)?.permissions().mode() | 0o050;
+    fs::set_permissions(directory, Permissions::from_mode(mode))
 }
 
 /// The client of a connection, unless it is one too many. Then it is refused and dropped.

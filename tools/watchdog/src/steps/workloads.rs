@@ -1,6 +1,6 @@
 //! The workloads that tell their steps, each with its speed and energy.
 //!
-//! A workload is a name that a user's processes tell, or none. Its speed is the mean over the last [`SPAN`]. The energy of a
+//! A workload is a name that a user's processes tell, or none. Its speed is the mean over the last ten seconds. The energy of a
 //! step is the module's energy of that time, so it is known only while nothing else tells steps.
 
 use std::collections::VecDeque;
@@ -19,8 +19,12 @@ const MOST: usize = 64;
 /// Number of datagrams that are read in a second: 40 counters at the rate of our packages, which send one each 20 ms.
 const MAX_PER_SECOND: u32 = 2_000;
 
-/// For how long a user who sends more is named.
+/// For how long a user who sends more is named, and the name of one whom Linux does not tell (`/proc/sys/kernel/overflowuid`).
 const NAMED: Milliseconds = Milliseconds(10_000);
+const NOBODY: u32 = 65_534;
+
+/// More steps than these in a millisecond are no steps: the count begins anew.
+const MAX_PER_MS: u64 = 1_000;
 
 /// A workload that has done no step for this long is not shown any more.
 const SHOWN: Milliseconds = Milliseconds(60_000);
@@ -70,14 +74,17 @@ impl Workload {
 
     /// Takes a count. Returns the steps since the one before.
     fn take(&mut self, steps: u64, now: Milliseconds, energy_mj: u64) -> u64 {
-        let is_first = self.marks.is_empty();
         let more = steps.saturating_sub(self.steps);
+        let passed = now.since(self.grew).0;
+        let is_lower = steps < self.steps;
+        let is_jump = more > MAX_PER_MS.saturating_mul(passed.max(1));
         self.steps = steps;
+        let is_first = self.marks.is_empty() || is_lower || is_jump;
         if !is_first && more == 0 {
             return 0;
         }
         // The first steps of slow ones look like a pause.
-        if self.step().is_some() && self.is_idle(now) {
+        if is_first || self.step().is_some() && self.is_idle(now) {
             self.marks.clear();
         }
         self.grew = now;
@@ -127,11 +134,13 @@ impl Workload {
 #[derive(Debug, Default)]
 pub struct Workloads {
     known: Vec<Workload>,
-    /// Steps of all workloads; `None` before the first line.
+    /// Steps of all workloads, each while it was the only one that was shown; `None` before the first line.
     total: Option<u64>,
     read: RateCounter,
-    /// The user who sent the last datagram that was read before there were too many, and when.
-    flooded: Option<(Option<u32>, Milliseconds)>,
+    /// The user who may have sent most of the datagrams of this second, by Boyer and Moore's vote.
+    voted: (Option<u32>, u32),
+    /// Who sent most of those of a second in which too many came, and when.
+    flooded: Option<(u32, Milliseconds)>,
 }
 
 impl Workloads {
@@ -140,17 +149,15 @@ impl Workloads {
         self.read.has_room(MAX_PER_SECOND, now)
     }
 
-    /// The user whose datagrams come faster than they are read, as it seems.
+    /// The user whose datagrams come faster than they are read.
     pub fn flooded_by(&self, now: Milliseconds) -> Option<u32> {
-        let (uid, _) = self.flooded.filter(|(_, at)| now.since(*at) < NAMED)?;
-        uid
+        let flooded = self.flooded.filter(|(_, at)| now.since(*at) < NAMED);
+        flooded.map(|(uid, _)| uid)
     }
 
     /// Takes a datagram; one that is no line of the protocol is ignored. `energy_mj` is what the module has drawn so far.
     pub fn take(&mut self, received: Received, now: Milliseconds, energy_mj: u64) {
-        if self.read.count(now) >= MAX_PER_SECOND {
-            self.flooded = Some((received.uid, now));
-        }
+        self.count(received.uid, now);
         let Some(line) = received.line else {
             return;
         };
@@ -159,7 +166,7 @@ impl Workloads {
         let mut workload = match self.known.iter().position(is_it) {
             Some(known) => self.known.remove(known),
             None => {
-                self.make_room();
+                self.make_room(now);
                 Workload::new(name, uid, now)
             }
         };
@@ -169,38 +176,70 @@ impl Workloads {
             None => 0,
         };
         self.known.push(workload);
-        self.total = Some(self.total.unwrap_or(0).saturating_add(more));
+        let more = if self.is_alone(now) { more } else { 0 };
+        self.total = Some(self.total().saturating_add(more));
     }
 
-    /// Forgets a workload if there are too many: of the user who has the most, the one that has been silent for longest.
-    fn make_room(&mut self) {
+    /// Counts a datagram, and names who sends too many.
+    fn count(&mut self, uid: Option<u32>, now: Milliseconds) {
+        let count = self.read.count(now);
+        self.voted = match self.voted {
+            (voted, votes) if count > 1 && votes > 0 && voted == uid => (uid, votes + 1),
+            (voted, votes) if count > 1 && votes > 0 => (voted, votes - 1),
+            _ => (uid, 1),
+        };
+        if count >= MAX_PER_SECOND {
+            let (voted, _) = self.voted;
+            self.flooded = Some((voted.unwrap_or(NOBODY), now));
+        }
+    }
+
+    /// Forgets a workload if there are too many: one that is not shown any more, or of the user who has the most, the one that has
+    /// been silent for longest.
+    fn make_room(&mut self, now: Milliseconds) {
         if self.known.len() < MOST {
             return;
         }
         let of = |uid: Option<u32>| self.known.iter().filter(move |it| it.uid == uid).count();
-        let most = self
-            .known
-            .iter()
-            .map(|it| it.uid)
-            .max_by_key(|uid| of(*uid));
-        if let Some(first) = self.known.iter().position(|it| Some(it.uid) == most) {
-            self.known.remove(first);
+        // Of equals, `max_by_key` takes the last.
+        let silent_first = self.known.iter().map(|it| it.uid).rev();
+        let most = silent_first.max_by_key(|uid| of(*uid));
+        let is_over = |it: &Workload| !it.is_shown(now);
+        let over = self.known.iter().position(is_over);
+        let first = || self.known.iter().position(|it| Some(it.uid) == most);
+        if let Some(index) = over.or_else(first) {
+            self.known.remove(index);
         }
     }
 
-    /// The steps that an aim counts: of all workloads one after another. `None` if none has told any, or while several do:
-    /// nobody knows whose the aim is.
+    /// Whether at most one workload is shown.
+    fn is_alone(&self, now: Milliseconds) -> bool {
+        self.known.iter().filter(|it| it.is_shown(now)).count() <= 1
+    }
+
+    /// Steps so far.
+    pub fn total(&self) -> u64 {
+        self.total.unwrap_or(0)
+    }
+
+    /// The steps that an aim counts. `None` if no workload has told any, or while several do: nobody knows whose the aim is.
     pub fn steps(&self, now: Milliseconds) -> Option<u64> {
-        let shown = self.known.iter().filter(|it| it.is_shown(now)).count();
-        self.total.filter(|_| shown <= 1)
+        self.total.filter(|_| self.is_alone(now))
+    }
+
+    /// The same while a workload is shown.
+    pub fn present(&self, now: Milliseconds) -> Option<u64> {
+        let is_shown = self.known.iter().any(|it| it.is_shown(now));
+        self.steps(now).filter(|_| is_shown)
     }
 
     /// For the report, the last one to tell first; at most `most`.
     pub fn shown(&self, now: Milliseconds, most: usize) -> Vec<ReportedWorkload> {
-        let shown = || self.known.iter().rev().filter(|it| it.is_shown(now));
-        let is_alone = shown().count() == 1;
-        let reported = shown().map(|it| {
-            let step = it.step();
+        let is_alone = self.is_alone(now);
+        let shown = self.known.iter().rev().filter(|it| it.is_shown(now));
+        let reported = shown.map(|it| {
+            let idle = it.is_idle(now);
+            let step = it.step().filter(|_| !idle);
             let Told {
                 fetch_us,
                 compute_us,
@@ -212,7 +251,7 @@ impl Workloads {
                 pid: it.process,
                 steps: it.steps,
                 at_ms: it.grew.0,
-                idle: it.is_idle(now),
+                idle,
                 step_us: step.map(|step| step.us),
                 step_uj: step.map(|step| step.uj).filter(|_| is_alone),
                 fetch_us,
@@ -345,6 +384,54 @@ mod tests {
     }
 
     #[test]
+    fn who_sends_the_most_is_named() {
+        let mut workloads = Workloads::default();
+        for turn in 0..2_000 {
+            // The last one is of somebody else.
+            let uid = if turn % 10 == 9 { 7 } else { 8 };
+            workloads.take(line(uid, 1, "steps=1"), ms(turn / 3), 0);
+        }
+        assert_eq!(workloads.flooded_by(ms(700)), Some(8));
+        let mut workloads = Workloads::default();
+        for _ in 0..2_000 {
+            let unknown = Received {
+                uid: None,
+                ..line(7, 1, "no line")
+            };
+            workloads.take(unknown, ms(0), 0);
+        }
+        assert_eq!(workloads.flooded_by(ms(700)), Some(NOBODY));
+    }
+
+    #[test]
+    fn steps_of_others_and_jumps_do_not_count_for_an_aim() {
+        let mut workloads = Workloads::default();
+        for turn in 0..10 {
+            workloads.take(
+                line(7, 1, &format!("steps={turn} name=own")),
+                ms(1_000 * turn),
+                0,
+            );
+        }
+        assert_eq!(workloads.steps(ms(9_000)), Some(9));
+        for steps in [0, u64::MAX] {
+            workloads.take(line(8, 1, &format!("steps={steps}")), ms(9_500), 0);
+        }
+        assert_eq!(workloads.steps(ms(9_500)), None);
+        let own = workloads.shown(ms(9_500), 8).remove(1);
+        assert_eq!((own.uid, own.step_us), (Some(7), Some(1_000_000)));
+        // A minute later the other one is gone, and its steps with it.
+        workloads.take(line(7, 1, "steps=19 name=own"), ms(69_500), 0);
+        assert_eq!(workloads.steps(ms(69_500)), Some(19));
+        workloads.take(line(7, 1, "steps=1000000000000000 name=own"), ms(70_500), 0);
+        assert_eq!(workloads.steps(ms(70_500)), Some(19));
+        // Begun anew.
+        workloads.take(line(7, 2, "steps=3 name=own"), ms(71_500), 0);
+        workloads.take(line(7, 2, "steps=5 name=own"), ms(72_500), 0);
+        assert_eq!(workloads.steps(ms(72_500)), Some(21));
+    }
+
+    #[test]
     fn extreme_counts_do_no_harm() {
         let mut workloads = Workloads::default();
         for (turn, steps) in [0, u64::MAX, 0, u64::MAX, 1, u64::MAX]
@@ -355,6 +442,6 @@ mod tests {
             workloads.take(line(7, 1, &format!("steps={steps}")), now, u64::MAX);
             workloads.shown(now, 8);
         }
-        assert_eq!(workloads.steps(ms(5_000)), Some(u64::MAX));
+        assert_eq!(workloads.steps(ms(5_000)), Some(0));
     }
 }

@@ -1,11 +1,20 @@
 //! The socket for steps of the daemon's process, to which anybody may send.
 
 use std::fs;
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, bind, sendmsg, socket_with,
+};
 use wattgate_cli::steps::Steps;
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::steps;
@@ -94,6 +103,70 @@ fn a_flood_of_steps_is_named_and_the_daemon_holds_on() {
         daemon.logs(&format!(
             "<5>uid {uid} sends steps faster than they are read"
         ));
+        daemon.stop();
+    });
+}
+
+/// Linux closes the files of a datagram in the call that reads it. The close of a socket with a linger time waits for it.
+#[test]
+fn a_stranger_s_files_do_not_stop_the_daemon() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        // Nobody reads what is sent to it.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let stream = TcpStream::connect(listener.local_addr().expect("one")).expect("connected");
+        stream.set_nonblocking(true).expect("set");
+        while (&stream).write(&[0; 1 << 16]).is_ok() {}
+        set_socket_linger(&stream, Some(Duration::from_secs(10))).expect("set");
+        let sender = UnixDatagram::unbound().expect("a socket");
+        sender
+            .connect(steps::socket(&rig.root))
+            .expect("the daemon's");
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [stream.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+        let line = [IoSlice::new(b"steps=1")];
+        sendmsg(&sender, &line, &mut control, SendFlags::empty()).expect("sent");
+        // The datagram has the last one.
+        drop(stream);
+        let begun = Instant::now();
+        let mut looks = Vec::new();
+        while begun.elapsed() < Duration::from_secs(3) {
+            let asked = Instant::now();
+            assert_eq!(rig.status(&[]).0, Some(0));
+            looks.push(asked.elapsed());
+        }
+        let longest = looks.iter().max().expect("some");
+        assert!(*longest < Duration::from_secs(2), "{longest:?}");
+        daemon.stop();
+    });
+}
+
+/// Linux tells a length that is longer than an address.
+#[test]
+fn a_sender_with_the_longest_path_is_counted() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let folder = tempfile::tempdir().expect("a folder");
+        for (count, length) in [(1, 107), (2, 108)] {
+            let name = "n".repeat(length - folder.path().as_os_str().len() - 1);
+            let address = SocketAddrUnix::new(folder.path().join(name)).expect("an address");
+            let flags = SocketFlags::CLOEXEC;
+            let sender = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+            let sender = sender.expect("a socket");
+            bind(&sender, &address).expect("bound");
+            let sender = UnixDatagram::from(sender);
+            let line = format!("steps={count} name=n{length}");
+            let sent = sender.send_to(line.as_bytes(), steps::socket(&rig.root));
+            sent.expect("sent");
+        }
+        let names = || report(rig).workloads.into_iter().filter_map(|it| it.name);
+        eventually("both", || {
+            let mut names: Vec<String> = names().collect();
+            names.sort();
+            (names == ["n107", "n108"]).then_some(())
+        });
         daemon.stop();
     });
 }

@@ -17,6 +17,7 @@ use wattgate_watchdog::limits::Lowerings;
 use wattgate_watchdog::quantity::{Memory, Place, Placed};
 use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
+use wattgate_watchdog::steps;
 
 use super::site::{confidence, supply};
 use super::{Failure, print, print_json};
@@ -135,7 +136,8 @@ pub fn run(
 }
 
 /// The daemon that runs, over a connection that has set a limit or leased one. A workload that tells its name gets its model of
-/// `leased` by another lease. The daemon is told the steps of the workload under its name, unless it takes them itself.
+/// `leased` by another lease. The daemon is told the steps of the workload under its name, unless it has them from where they
+/// come from.
 pub fn by_daemon(
     process: &mut Process,
     client: Client,
@@ -143,7 +145,8 @@ pub fn by_daemon(
     root: &Path,
     name: Option<&str>,
 ) -> Result<ByDaemon, ClientError> {
-    let sender = (!process.is_relayed()).then(|| Sender::new(root, name));
+    let path = steps::socket(root);
+    let sender = (!process.takes_steps_of(&path)).then(|| Sender::new(path, name));
     ByDaemon::new(client, leased, sender, process.files().speed())
 }
 

@@ -34,9 +34,9 @@ pub fn run(
         folder: models(&common.root, &device),
     });
     let model = find_model(common, model, models.as_ref())?;
+    note("NOT HOLDING: --observe writes nothing to the board, so no limit holds");
     let mut setup = hold::setup(model.as_deref(), limit, &common.root, process.files())?;
     setup.config.observe = true;
-    note("NOT HOLDING: --observe writes nothing to the board, so no limit holds");
     process.wait_for_all();
     common.workload.start(&mut process, common.json)?;
     let is_new = !common.workload.is_attached();

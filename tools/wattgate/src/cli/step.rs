@@ -11,7 +11,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use wattgate_cli::arguments::{number, of};
 use wattgate_cli::exit::note;
-use wattgate_cli::steps::{SOCKET, StepLine};
+use wattgate_cli::steps::{DAEMON, SOCKET, StepLine};
 
 use super::Failure;
 use crate::steps::socket::counter;
@@ -25,12 +25,13 @@ Options:
   --count N      Number of steps since the start of the script [one more than the last time]
   --items N      Number of samples in a step
   --name NAME    Name of the workload: 1 to 64 letters, digits, `.`, `_` and `-`
-  --socket PATH  The socket for steps [$WATTGATE_SOCKET]
+  --socket PATH  The socket for steps [$WATTGATE_SOCKET; with --count else the daemon's,
+                 /run/wattgate/steps]
   -h, --help     Print this
 
 Without --count the number is in the file PATH.count, one for each name, which begins at 0 with each
-session of wattgate. Steps of processes that run side by side add up. If nobody wants the steps,
-which is so without WATTGATE_SOCKET, nothing is done.
+session of wattgate. Steps of processes that run side by side add up. The daemon has no such file: it
+needs --count. If nobody wants the steps, nothing is done.
 
 A step that cannot be counted is a warning, so that no script fails for it.
 
@@ -73,15 +74,24 @@ pub fn run(mut parser: Parser) -> Result<(), Failure> {
             expected: "1 to 64 letters, digits, `.`, `_` and `-`",
         });
     }
+    let of_daemon = || count.is_some().then(|| PathBuf::from(DAEMON));
+    let socket = socket.or_else(of_daemon);
     let Some(socket) = socket.filter(|path| !path.as_os_str().is_empty()) else {
         return Ok(());
     };
     if count.is_some() {
         send(&socket, &line);
-    } else if let Err(error) = count_one(&socket, line)
-        // Without a file there is no receiver.
-        && error.kind() != ErrorKind::NotFound
-    {
+    } else if let Err(error) = count_one(&socket, line) {
+        if error.kind() == ErrorKind::NotFound {
+            // Without a receiver there is neither.
+            if socket.exists() {
+                note(format_args!(
+                    "warning: {}: the daemon counts no steps of a script, so none is told; say how many it has done with --count N",
+                    socket.display()
+                ));
+            }
+            return Ok(());
+        }
         let counter = counter(&socket);
         note(format_args!(
             "warning: {}: {error}, so no step is counted; see that this user may write the file, which `wattgate run`, `learn` \

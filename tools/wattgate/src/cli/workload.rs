@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use crate::name;
 use crate::process::{Process, Source, Stop};
 use crate::steps::output::Output;
 use crate::steps::pattern::Pattern;
-use crate::steps::relay::{Relay, is_taken};
+use crate::steps::relay::Relay;
 use crate::steps::socket::StepSocket;
 
 /// Help for the options.
@@ -179,7 +180,8 @@ impl Workload {
         let socket = match (&self.socket, self.attach) {
             (Some(path), _) => StepSocket::at(path),
             (None, Some(pid)) => match StepSocket::at(&steps::socket(root)) {
-                Err(why) if is_taken(&why) => {
+                // Where the daemon does not answer, the first error says more.
+                Err(why) if why.kind() == ErrorKind::AddrInUse => {
                     let relay = Relay::new(root, pid);
                     return relay.map(Source::Daemon).map_err(|_| why);
                 }

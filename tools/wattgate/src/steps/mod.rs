@@ -3,6 +3,7 @@
 //! | source | module |
 //! |---|---|
 //! | datagrams of the workload, from one process or several | [`socket`] |
+//! | the daemon, which takes the datagrams | [`relay`] |
 //! | lines of its output or of its log file | [`output`] |
 //! | what a line is | [`lines`] |
 //! | what a line says | [`pattern`] |

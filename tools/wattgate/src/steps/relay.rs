@@ -1,7 +1,8 @@
 //! Steps of a workload that the daemon has taken: its socket is where a workload that `wattgate` has not started sends them.
 
-use std::io;
+use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use wattgate_runtime::Milliseconds;
 use wattgate_watchdog::client::{Client, ClientError};
-use wattgate_watchdog::report::ReportedWorkload;
+use wattgate_watchdog::report::{NAMELESS, ReportedWorkload};
 use wattgate_watchdog::serve::protocol::{Request, Subscription};
 use wattgate_watchdog::steps::Told;
 
@@ -19,20 +20,23 @@ const EVERY_MS: u64 = 100;
 /// Interval between attempts to connect again.
 const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The steps of a process, or of the only workload that tells any.
+/// The steps of a process, or of the only workload of its user that tells any.
 #[derive(Debug)]
 pub struct Relay {
     root: PathBuf,
     process: Pid,
+    /// Its user.
+    uid: Option<u32>,
     /// `None` while the daemon does not run.
     client: Option<Client>,
     tried: Instant,
     /// Never readable: to be waited for without a daemon.
     never: UnixDatagram,
-    name: Option<String>,
+    /// User and name of the workload that was picked.
+    picked: Option<(Option<u32>, Option<String>)>,
     last: Option<u64>,
-    /// The workloads of the last line, if nobody knows which one is meant.
-    several: Vec<String>,
+    /// The workloads of the last line, if none is the one.
+    others: Vec<String>,
 }
 
 /// A count, when it came, and what came with it.
@@ -58,20 +62,24 @@ impl Relay {
             client: Some(client),
             tried: Instant::now(),
             never,
-            name: None,
+            uid: fs::metadata(format!("/proc/{process}"))
+                .ok()
+                .map(|it| it.uid()),
+            picked: None,
             last: None,
-            several: Vec::new(),
+            others: Vec::new(),
         })
     }
 
     /// The name that the workload tells.
     pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        let (_, name) = self.picked.as_ref()?;
+        name.as_deref()
     }
 
-    /// The workloads among which nobody knows which one is meant.
-    pub fn several(&self) -> &[String] {
-        &self.several
+    /// The workloads that tell steps, if none of them is the one.
+    pub fn others(&self) -> &[String] {
+        &self.others
     }
 
     /// The next count, if there is one that has changed.
@@ -97,17 +105,24 @@ impl Relay {
 
     fn pick(&mut self, workloads: &[ReportedWorkload]) -> Option<Relayed> {
         let process = self.process.as_raw_nonzero().get();
-        let own = workloads.iter().find(|it| it.pid == Some(process));
-        let picked = own.or(match workloads {
-            [only] => Some(only),
-            _ => None,
-        });
-        self.several = match picked {
+        let of_process = || workloads.iter().find(|it| it.pid == Some(process));
+        let of_user = || {
+            let mut of_user = workloads.iter().filter(|it| it.uid == self.uid);
+            of_user.next().filter(|_| of_user.next().is_none())
+        };
+        // Once picked it stays: a stranger's steps are no measurement.
+        let picked = match &self.picked {
+            Some((uid, name)) => workloads
+                .iter()
+                .find(|it| (&it.uid, &it.name) == (uid, name)),
+            None => of_process().or_else(of_user),
+        };
+        self.others = match picked {
             Some(_) => Vec::new(),
-            None => workloads.iter().map(ToString::to_string).collect(),
+            None => workloads.iter().map(told_by).collect(),
         };
         let picked = picked?;
-        self.name.clone_from(&picked.name);
+        self.picked = Some((picked.uid, picked.name.clone()));
         if self.last.replace(picked.steps) == Some(picked.steps) {
             return None;
         }
@@ -138,7 +153,11 @@ impl AsFd for Relay {
     }
 }
 
-/// Whether an error says that another program has the socket.
-pub fn is_taken(why: &io::Error) -> bool {
-    why.kind() == io::ErrorKind::AddrInUse
+/// As `yolo of process 4712`.
+fn told_by(workload: &ReportedWorkload) -> String {
+    let name = workload.name.as_deref().unwrap_or(NAMELESS);
+    match workload.pid {
+        Some(pid) => format!("{name} of process {pid}"),
+        None => name.to_owned(),
+    }
 }

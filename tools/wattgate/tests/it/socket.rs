@@ -6,6 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wattgate_cli::steps::StepLine;
 use wattgate_cli::steps::Steps;
 use wattgate_profiler::steps::socket::{StepSocket, counter};
@@ -156,10 +157,19 @@ fn silent(output: &Output) {
     );
 }
 
+/// The counts that have been sent. A thread reads them, for which this waits.
 fn taken(socket: &mut StepSocket) -> Vec<u64> {
-    std::iter::from_fn(|| socket.take())
-        .map(|(steps, _)| steps)
-        .collect()
+    let patience = Timespec {
+        tv_sec: 0,
+        tv_nsec: 300_000_000,
+    };
+    let mut taken = Vec::new();
+    loop {
+        taken.extend(std::iter::from_fn(|| socket.take()).map(|(steps, _)| steps));
+        if poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&patience)) == Ok(0) {
+            return taken;
+        }
+    }
 }
 
 #[test]

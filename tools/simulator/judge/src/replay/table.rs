@@ -144,6 +144,8 @@ pub struct LoadTask<'a> {
     pub holder: Holder,
     /// How the board differs from its model.
     pub mismatch: Mismatch,
+    /// The length of the load.
+    pub length: Duration,
 }
 
 impl LoadTask<'_> {
@@ -161,7 +163,7 @@ impl LoadTask<'_> {
             board,
             model,
             limits: vec![(Duration::ZERO, limit_mw)],
-            load: self.kind.load(LENGTH, seed),
+            load: self.kind.load(self.length, seed),
             workload,
             samples: self.samples,
             unit: (self.mismatch == Mismatch::Unit).then_some(seed),

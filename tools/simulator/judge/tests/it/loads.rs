@@ -59,6 +59,7 @@ fn run_on(
                 samples,
                 holder: Holder::Wattgate,
                 mismatch,
+                length: LENGTH,
             }));
         }
     }

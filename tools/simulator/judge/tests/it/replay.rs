@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use wattgate_judge::replay::report::LoadReport;
-use wattgate_judge::replay::table::{Bench, LoadTask, Mismatch, rows};
+use wattgate_judge::replay::table::{Bench, LENGTH, LoadTask, Mismatch, rows};
 use wattgate_judge::replay::{LoadRun, run};
 use wattgate_judge::{Holder, files};
 use wattgate_simulated_board::load::Kind;
@@ -300,6 +300,7 @@ fn the_worst_figure_of_a_row_is_that_of_its_seed() {
         samples: 512,
         holder: Holder::OpenLoop,
         mismatch: Mismatch::Unit,
+        length: LENGTH,
     };
     let rows = rows(&[task], 3).expect("rows");
     let worst = rows[0].speed_vs_clairvoyant_pct;

@@ -1,6 +1,7 @@
 //! `loads`: replays all built-in loads on all boards and prints a table.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
@@ -12,7 +13,9 @@ use crate::table::{Column, Table, cell, title};
 use wattgate_cli::shard::{Jobs, Ran};
 use wattgate_judge::models::BOARDS;
 use wattgate_judge::parallel::{on_all_cores, rows, with_seeds};
-use wattgate_judge::replay::table::{Bench, LIMITS_PCT, LoadRow, LoadTask, MISMATCHES, Mismatch};
+use wattgate_judge::replay::table::{
+    Bench, LENGTH, LIMITS_PCT, LoadRow, LoadTask, MISMATCHES, Mismatch,
+};
 use wattgate_judge::{Holder, Spread};
 use wattgate_simulated_board::load::{KINDS, Kind};
 use wattgate_simulated_board::sampling::Sampling;
@@ -28,6 +31,7 @@ Options:
   --truth CORPUS     A recorded board instead: its time and power are those of a corpus
   --workload W       The workload of the corpus, if it has several
   --kind KIND        One kind of load [all]
+  --minutes N        Length of a run in minutes [5]
   --limit-pct P,...  Limits in % of the board's span, from the lowest to the highest power that
                      the model's front predicts [25,45,75]
   --samples N        Number of samples that the power sensor averages, fixed [512]
@@ -40,7 +44,7 @@ Options:
                      the figures of `replay` and longest_event_ms
   -h, --help         Print this
 
-The figures are those of `replay`. Each run takes 300 s. The constant load is replayed on boards that
+The figures are those of `replay`. The constant load is replayed on boards that
 differ from their model, too.
 ";
 
@@ -51,7 +55,7 @@ pub fn help() -> String {
 
 /// Runs the command with the arguments that follow its name.
 pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
-    let (mut json, mut seeds) = (false, 4);
+    let (mut json, mut seeds, mut length) = (false, 4, LENGTH);
     let mut of_board = BoardOptions::default();
     let (mut only_kind, mut holder) = (None, Holder::Wattgate);
     let mut limits = LIMITS_PCT.to_vec();
@@ -64,6 +68,9 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
             Arg::Long("board") => of_board.board = Some(arguments.value()?.string()?),
             Arg::Long("truth") => of_board.truth = Some(PathBuf::from(arguments.value()?)),
             Arg::Long("workload") => of_board.workload = Some(arguments.value()?.string()?),
+            Arg::Long("minutes") => {
+                length = Duration::from_secs(60 * options::number("--minutes", &mut arguments, 1)?);
+            }
             Arg::Long("kind") => only_kind = Some(options::kind(arguments.value()?.string()?)?),
             Arg::Long("limit-pct") => limits = percentages(arguments.value()?.string()?)?,
             Arg::Long("samples") => samples = options::samples(arguments.value()?.string()?)?,
@@ -90,6 +97,7 @@ pub fn run(mut arguments: Parser, jobs: &Jobs) -> Result<(), Failure> {
                 samples,
                 holder,
                 mismatch,
+                length,
             }));
         }
     }
