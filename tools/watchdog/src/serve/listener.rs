@@ -3,13 +3,14 @@
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 
 use rustix::event::PollFlags;
 use wattgate_runtime::Milliseconds;
 
 use super::Waiting;
 use super::rate_limit::RateCounter;
+use super::stranger::Stranger;
 
 /// Rate limit of connections. Further ones wait in Linux's backlog.
 pub const MAX_ACCEPTS_PER_SECOND: u32 = 5_000;
@@ -26,12 +27,13 @@ pub trait Accept: AsFd {
 }
 
 impl Accept for UnixListener {
-    type Stream = UnixStream;
+    type Stream = Stranger;
 
-    fn accept_nonblocking(&self) -> io::Result<UnixStream> {
+    fn accept_nonblocking(&self) -> io::Result<Stranger> {
         let (stream, _) = self.accept()?;
-        stream.set_nonblocking(true)?;
-        Ok(stream)
+        let is_set = stream.set_nonblocking(true);
+        let stranger = Stranger::new(stream);
+        is_set.map(|()| stranger)
     }
 }
 

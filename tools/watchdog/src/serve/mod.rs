@@ -16,6 +16,7 @@ pub mod users;
 
 mod connection;
 mod peer;
+mod stranger;
 
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -1,7 +1,6 @@
 //! Who a client of the socket is: the user and the process that connected.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -30,7 +29,7 @@ pub struct Peer {
 
 impl Peer {
     /// `is_root`: over the socket that is root's alone.
-    pub fn from_stream(stream: &UnixStream, is_root: bool) -> Self {
+    pub fn from_stream(stream: &impl AsFd, is_root: bool) -> Self {
         let credentials = socket_peercred(stream).ok();
         let pid = credentials.map(|it| it.pid);
         Self {

@@ -209,7 +209,7 @@
 //! | `model_unsuitable` | The model lacks power, confidence or a supported mode. | stays open |
 //! | `model_for_other_board` | The model was made for another board. | stays open |
 //!
-//! A client that sends nothing for 60 s and has not subscribed is disconnected; so is
+//! A client that sends nothing for 60 s and has not subscribed is disconnected; so is one that sends open files (`SCM_RIGHTS`),
 //! a client that has the board or a lease and sends no line for 2 s, and a client with more than 16 KiB of unread answers. When a client closes its side, the daemon sends the
 //! pending answers and closes the connection. The daemon accepts at most 5000 connections per
 //! second; further ones wait in the backlog. The budgets of a user do not apply to root's socket. It raises the limit at most four times a second, and lowers it at once.

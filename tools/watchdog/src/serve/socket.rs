@@ -5,7 +5,7 @@
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use wattgate_board::Files;
@@ -16,6 +16,7 @@ use super::connection::{Connection, Gone};
 use super::listener::Listener;
 use super::peer::{Peer, change};
 use super::protocol::{MAX_LINE_BYTES, Refused, Request, Subscription, answer};
+use super::stranger::{Stranger, is_welcome};
 use super::users::{
     CLOSE_AT_REQUESTS, MAX_CONNECTIONS, MAX_CONNECTS_PER_SECOND, MAX_REQUESTS_PER_SECOND,
     MAX_SUBSCRIPTIONS, Users,
@@ -128,10 +129,16 @@ impl Socket {
         });
     }
 
+    /// Whether clients are accepted: of root always.
+    fn accepts(&self) -> bool {
+        self.is_root || is_welcome()
+    }
+
     /// What to poll.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
-        std::iter::once(self.listener.waiting(now)).chain(clients)
+        let listener = self.accepts().then(|| self.listener.waiting(now));
+        listener.into_iter().chain(clients)
     }
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns
@@ -145,7 +152,7 @@ impl Socket {
         until: Milliseconds,
     ) -> bool {
         let changes = daemon.changes();
-        if is_ready {
+        if is_ready && self.accepts() {
             let now = clock.now();
             let (clients, users) = (&mut self.clients, &mut self.users);
             let (next, is_root) = (&mut self.next, self.is_root);
@@ -197,7 +204,7 @@ fn admit(
     users: &mut Users,
     id: ClientId,
     peer: Peer,
-    mut stream: UnixStream,
+    mut stream: Stranger,
     now: Milliseconds,
 ) -> Option<Client> {
     // Root is always served.
@@ -232,7 +239,7 @@ fn admit(
 struct Client {
     id: ClientId,
     peer: Peer,
-    connection: Connection<UnixStream>,
+    connection: Connection<Stranger>,
     /// When the client last sent something, and when it last sent a line.
     last_input: Milliseconds,
     last_line: Milliseconds,

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -107,29 +107,50 @@ fn a_flood_of_steps_is_named_and_the_daemon_holds_on() {
     });
 }
 
-/// Linux closes the files of a datagram in the call that reads it. The close of a socket with a linger time waits for it.
+/// A socket whose close takes ten seconds: nobody reads what was sent to it. And what keeps it so.
+fn lingering() -> (TcpStream, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let stream = TcpStream::connect(listener.local_addr().expect("one")).expect("connected");
+    stream.set_nonblocking(true).expect("set");
+    while (&stream).write(&[0; 1 << 16]).is_ok() {}
+    set_socket_linger(&stream, Some(Duration::from_secs(10))).expect("set");
+    (stream, listener)
+}
+
+/// Sends bytes with a file, of which the receiver then has the last one.
+fn send_with(socket: &impl AsFd, bytes: &[u8], file: TcpStream) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+    let parts = [IoSlice::new(bytes)];
+    sendmsg(socket, &parts, &mut control, SendFlags::empty()).expect("sent");
+}
+
+/// Linux closes the files of a message in the call that reads it, or with the stream that it is in. The close of a socket with a
+/// linger time waits for it.
 #[test]
 fn a_stranger_s_files_do_not_stop_the_daemon() {
     with_board("30W", |rig| {
         let mut daemon = rig.run("<6>tracking; measured ");
-        // Nobody reads what is sent to it.
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-        let stream = TcpStream::connect(listener.local_addr().expect("one")).expect("connected");
-        stream.set_nonblocking(true).expect("set");
-        while (&stream).write(&[0; 1 << 16]).is_ok() {}
-        set_socket_linger(&stream, Some(Duration::from_secs(10))).expect("set");
-        let sender = UnixDatagram::unbound().expect("a socket");
-        sender
-            .connect(steps::socket(&rig.root))
-            .expect("the daemon's");
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let files = [stream.as_fd()];
-        assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
-        let line = [IoSlice::new(b"steps=1")];
-        sendmsg(&sender, &line, &mut control, SendFlags::empty()).expect("sent");
-        // The datagram has the last one.
-        drop(stream);
+        let datagrams = UnixDatagram::unbound().expect("a socket");
+        let path = steps::socket(&rig.root);
+        datagrams.connect(path).expect("the daemon's");
+        let stream = || UnixStream::connect(rig.root.join("run/wattgated/socket"));
+        let streams = [(); 2].map(|()| stream().expect("connected"));
+        let files = [(); 3].map(|()| lingering());
+        let [of_datagram, of_line, of_rest] = files.map(|(file, listener)| {
+            // It outlives the test, as does what waits for it.
+            std::mem::forget(listener);
+            file
+        });
+        send_with(&datagrams, b"steps=1", of_datagram);
+        let [first, second] = streams;
+        send_with(&first, b"{}\n", of_line);
+        // Unread bytes of a client that goes.
+        (&second).write_all(&[b' '; 5_000]).expect("written");
+        send_with(&second, b"{}\n", of_rest);
+        drop(second);
         let begun = Instant::now();
         let mut looks = Vec::new();
         while begun.elapsed() < Duration::from_secs(3) {
