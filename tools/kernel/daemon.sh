@@ -86,6 +86,7 @@ first_boot() {
     now
     systemctl start wattgated || fail "the daemon does not start"
     holds started
+    shared
 
     now
     systemctl kill -s KILL wattgated
@@ -110,6 +111,20 @@ first_boot() {
     sync
     ok "power cut"
     echo b >/proc/sysrq-trigger
+}
+
+is_given() {
+    [ "$(stat -c '%a %G' /run/wattgated/socket /run/wattgated | tr '\n' ' ')" = '660 wattgate 750 wattgate ' ]
+}
+
+# Who may use the sockets, also after a reload: before each command of a unit systemd sets owner and mode of its
+# directories.
+shared() {
+    systemctl reload wattgated
+    eventually "the group may use its socket" is_given
+    [ "$(stat -c '%a' /run/wattgate /run/wattgate/steps | tr '\n' ' ')" = '755 666 ' ] ||
+        fail "the socket for steps is not everybody's"
+    ok "after a reload, the group and everybody may use their sockets"
 }
 
 # A limit below the least mode: root's unit is started.
