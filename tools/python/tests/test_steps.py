@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import unittest
+from typing import Any, List
 from unittest import mock
 
 from receiver import Receiver, SenderCase
@@ -45,8 +46,9 @@ class Lines(SenderCase):
         for name in ["", "n" * 65, "a b", "a\n", "é"]:
             with self.assertRaisesRegex(ValueError, "expected 1 to 64 of"):
                 wattgate.steps(name)
-        for items in [0, -1, 2**32]:
-            with self.assertRaisesRegex(ValueError, f"items is {items}, expected 1 to 4294967295"):
+        refused: List[Any] = [0, -1, 2**32, 16.5, True, "16"]
+        for items in refused:
+            with self.assertRaisesRegex(ValueError, f"items is {items!r}, expected 1 to 4294967295"):
                 wattgate.steps(items=items)
         steps = wattgate.steps()
         with self.assertRaisesRegex(ValueError, "n is -1, expected 0 or more"):

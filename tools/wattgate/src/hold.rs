@@ -141,15 +141,18 @@ pub struct ByDaemon {
 pub struct Sender {
     path: PathBuf,
     name: String,
+    /// Whether the workload may tell another name.
+    may_change: bool,
     steps: Option<Steps>,
 }
 
 impl Sender {
     /// A sender to a socket. A workload without a name has none here either.
-    pub fn new(path: PathBuf, name: Option<&str>) -> Self {
+    pub fn new(path: PathBuf, name: Option<&str>, may_change: bool) -> Self {
         Self {
             path,
             name: name.unwrap_or_default().to_owned(),
+            may_change,
             steps: None,
         }
     }
@@ -160,7 +163,7 @@ impl Sender {
     }
 
     fn rename(&mut self, name: &str) {
-        if self.name != name {
+        if self.may_change && self.name != name {
             (self.name, self.steps) = (name.to_owned(), None);
         }
     }
@@ -242,8 +245,8 @@ impl Holder for ByDaemon {
 pub enum End {
     /// The workload has ended.
     Workload(Exit),
-    /// The user wants it.
-    Stopped,
+    /// The user wants it, by this signal.
+    Stopped(Option<i32>),
     /// The time is over.
     Time,
 }
@@ -335,7 +338,7 @@ pub fn hold<W: World, H: Holder>(
                 seen(count.at, Some(count), &report);
             }
             Event::Ended(exit) => break End::Workload(exit),
-            Event::Stop | Event::Lost => break End::Stopped,
+            Event::Stop | Event::Lost => break End::Stopped(world.stop_signal()),
             Event::Time => {
                 let now = world.now();
                 next = holder.step(now, done)?;

@@ -343,6 +343,10 @@ impl World for Process {
         }
     }
 
+    fn stop_signal(&self) -> Option<i32> {
+        self.stop.signal().map(Signal::as_raw)
+    }
+
     fn is_lost(&self) -> bool {
         self.files.is_lost()
     }

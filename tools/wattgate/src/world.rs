@@ -41,6 +41,16 @@ impl Exit {
         }
     }
 
+    /// The exit code of a shell that has run it.
+    pub fn shell_code(self) -> u8 {
+        let code = match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+            Self::Unknown => 0,
+        };
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+
     /// Whether something went wrong, as far as it is known.
     pub fn is_failure(self) -> bool {
         !matches!(self, Self::Code(0) | Self::Unknown)
@@ -61,6 +71,11 @@ impl fmt::Display for Exit {
 pub trait World {
     /// The board's files.
     type Files: Files;
+
+    /// The signal that has stopped the session.
+    fn stop_signal(&self) -> Option<i32> {
+        None
+    }
 
     /// The board's files.
     fn files(&mut self) -> &mut Self::Files;

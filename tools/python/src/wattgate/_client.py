@@ -151,8 +151,8 @@ class Workload:
     #: module's, so it is ``None`` while several workloads tell steps.
     step_us: Optional[int] = None
     step_uj: Optional[int] = None
-    #: What it tells beside its steps: the time in which they waited for data, that in which the
-    #: GPU computed, and the samples of a step.
+    #: What it tells beside its steps: the time since its start in which they waited for data, that
+    #: in which the GPU computed, and the samples of a step.
     fetch_us: Optional[int] = None
     compute_us: Optional[int] = None
     items: Optional[int] = None

@@ -144,9 +144,10 @@ def steps(name: Optional[str] = None, items: Optional[int] = None) -> Steps:
 
 
 def _tail(name: Optional[str], items: Optional[int]) -> bytes:
-    if items is not None and not 1 <= items < 2**32:
-        raise ValueError(f"items is {items}, expected 1 to {2**32 - 1}")
-    if name is not None and not _NAME.fullmatch(name):
+    # Of a bool, the text is no number.
+    if items is not None and not (type(items) is int and 1 <= items < 2**32):
+        raise ValueError(f"items is {items!r}, expected 1 to {2**32 - 1}")
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise ValueError(f"name is {name!r}, expected 1 to 64 of A-Z a-z 0-9 . _ -")
     tail = "" if items is None else f" items={items}"
     return (tail if name is None else f"{tail} name={name}").encode()

@@ -195,10 +195,14 @@ pub fn run(arguments: Parser) -> Result<(), Failure> {
         root,
         format_args!("root's commands are not served, as their socket cannot be opened"),
     );
-    let steps = Receiver::at(&steps::socket(&place.root));
+    let path = steps::socket(&place.root);
+    let steps = Receiver::at(&path);
     let steps = or_warn(
         steps,
-        format_args!("steps of workloads are not counted yet, as their socket cannot be opened"),
+        format_args!(
+            "steps of workloads are not counted yet, as {} cannot be opened; the daemon tries again",
+            path.display()
+        ),
     );
     let services = Services::new(root, clients, steps);
     // What clients have lowered stays saved while the daemon only observes, and counts for nothing.

@@ -41,7 +41,7 @@ highest_mw, speed_over_pct and speed_within_pct, the speed in the modes that it 
 the power was over allowed_mw and else, and would_set, the mode of now, with power_mw and speed_pct). aim (what is minimised below the limit, and the
 deadline), unmet (why that deadline may be missed), steps (done under the aim, or told), remaining_ms (of the time for the
 steps), workloads (those that tell their steps: name, uid, pid, steps, at_ms, the time since boot of the last one, idle, step_us
-and step_uj, time and energy of a step over ten seconds, fetch_us, compute_us, items), flooded_by (the user whose steps come faster
+and step_uj, time and energy of a step over ten seconds, fetch_us and compute_us, sums since its start, items), flooded_by (the user whose steps come faster
 than they are read), step and slower_step (us, uj: time and energy of a step in the present mode, and in the next slower one),
 lease_mj (energy since the newest lease began), budget_left_mj. Counters since the daemon's start: violations, changes,
 over_limit_ms, unknown_ms (time without a reading of the power), energy_mj, sensor_errors,

@@ -59,6 +59,8 @@ pub(super) struct Escalation {
     roots: Stretch,
     /// When the alarm began.
     began: Option<Milliseconds>,
+    /// The limit in force at the last step within it, or over it.
+    limit: Milliwatts,
 }
 
 impl Escalation {
@@ -73,6 +75,13 @@ impl Escalation {
         has_backstop: bool,
     ) {
         let is_over = |limit: Milliwatts| power.map(|power| is_least && power > limit);
+        // An alarm is about a limit: it says nothing of a higher one that holds.
+        if limit > self.limit && power.is_some_and(|power| power <= limit) {
+            self.over = Stretch::default();
+        }
+        if power.is_some() {
+            self.limit = limit;
+        }
         let longer = if has_backstop { BACKSTOP_TIME.0 } else { 0 };
         let quiet = if is_least { ALARM_END } else { QUIET_ABOVE };
         self.over.note(now, is_over(limit), REACTION, quiet);
@@ -98,6 +107,21 @@ impl Escalation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_higher_limit_that_holds_ends_the_alarm_of_a_lower_one() {
+        let mut escalation = Escalation::default();
+        let mut note = |ms, power: Option<u32>, limit| {
+            let limits = [Milliwatts(limit), Milliwatts(20_000)];
+            escalation.note(Milliseconds(ms), power.map(Milliwatts), limits, true, false);
+            escalation.began().is_some()
+        };
+        assert!(!note(0, Some(9_000), 5_000) && note(1_001, Some(9_000), 5_000));
+        // A raise to what is over as well does not end it, nor one while the power is unknown.
+        assert!(note(1_100, Some(9_000), 8_000) && note(1_200, None, 20_000));
+        assert!(!note(1_300, Some(9_000), 20_000));
+        assert!(!note(1_400, Some(9_000), 5_000) && note(2_500, Some(9_000), 5_000));
+    }
 
     /// What follows from a course of powers in W, a step each 100 ms: the times in ms at which alarm and call begin and
     /// end.

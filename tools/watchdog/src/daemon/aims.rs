@@ -9,10 +9,12 @@ use crate::aim::pursued::{Pursued, is_near};
 use crate::aim::{Shown, Unmet};
 use crate::clock::Clock;
 use crate::control::Priority;
+use crate::distrust::Distrust;
 use crate::log::{Withheld, log};
 use crate::report::{Report, Step};
 use crate::serve::protocol::{Refused, WantedAim};
 use crate::steps::receiver::Received;
+use crate::steps::workloads::NOBODY;
 
 impl<F: Files> Daemon<F> {
     /// Sets an aim in place of the config's, until the daemon ends; `None` lifts it. The aim of a lease overrides it.
@@ -64,6 +66,16 @@ impl<F: Files> Daemon<F> {
     /// Takes a datagram of the socket for steps.
     pub fn take_datagram(&mut self, received: Received, clock: &impl Clock) {
         let now = clock.now();
+        if let Err(why) = &received.line
+            && let Some(withheld) = self.floods.take(now)
+        {
+            let uid = received.uid.unwrap_or(NOBODY);
+            let withheld = Withheld(withheld);
+            log(
+                Priority::Notice,
+                format_args!("uid {uid} sends a line that tells no steps: {why}{withheld}"),
+            );
+        }
         let before = self.workloads.flooded_by(now);
         let energy_mj = self.control.status().0.millijoules;
         self.workloads.take(received, now, energy_mj);
@@ -168,7 +180,8 @@ impl<F: Files> Daemon<F> {
         };
         let wanted = self.wanted();
         report.aim = (wanted != Wanted::FASTEST).then(|| Shown(wanted).to_string());
-        report.steps = steps;
+        // What else is told has its workload.
+        report.steps = steps.filter(|_| pursued.is_some() || self.teller().is_some());
         report.remaining_ms = remaining.map(|it| it.0);
         // The governor's mode is not the board's while the daemon observes.
         if !self.observes() {
@@ -202,6 +215,10 @@ impl<F: Files> Daemon<F> {
     /// measured time and power where they are known, the predicted ones elsewhere. `None` without a prediction: the lowest
     /// mode of a board need not be one of the model's.
     fn workload_step(&self, slower: usize) -> Option<Step> {
+        // Then the times are those of no workload.
+        if self.control.choices().distrust == Some(Distrust::NoModel) {
+            return None;
+        }
         let (status, _) = self.control.status();
         let front = &self.control.choices().front;
         let at = |index: usize| Some((front.points().get(index)?, front.times().get(index)?));

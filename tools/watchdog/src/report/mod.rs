@@ -557,7 +557,7 @@ pub mod tests {
              input 4.984 V\ninput 2.851 A\ndelivered_cpu 1725.113 MHz\ndelivered_gpu 918 MHz\n\
              delivered_emc 3199 MHz\noc1_events 0\noc2_events 3\noc3_events 27390\noc1_per_min 0\n\
              oc2_per_min 1\noc3_per_min 456\nleast 6.1 W at the module\nmodel model.wgt\nunit 8ff8117c, profiled for the model\n\
-             workload yolo at 43.1 steps/s, 0.431 J a step; uid 1000, pid 4712; 86400 steps\nflooded_by uid 1001\n\
+             workloads 1\n  yolo at 43.1 steps/s, 0.431 J a step; uid 1000, pid 4712; 86400 steps\nflooded_by uid 1001\n\
              violations 2\nchanges 17\nover_limit 0.86 s\nunknown 1.25 s\nenergy 1234.567 J\nsensor_errors 1\n\
              failed_changes 3\nlate_looks 4\nclaims 1\n  \
              15 W and 12 W over 1 min, from the socket of uid 1000, pid 4711, guard.py, for 540 s more\ndisobedient 2\n  /sys/devices/system/cpu/cpu11/online: wanted 0, is 1\n  \

@@ -88,8 +88,11 @@ impl Display for Report {
         known(f, "aim", self.aim.as_ref())?;
         known(f, "unmet", self.unmet.as_ref())?;
         known(f, "steps", self.steps)?;
+        if !self.workloads.is_empty() {
+            writeln!(f, "workloads {}", self.workloads.len())?;
+        }
         for workload in &self.workloads {
-            write!(f, "workload {workload}")?;
+            write!(f, "  {workload}")?;
             known_of(f, "; uid", workload.uid)?;
             known_of(f, ", pid", workload.pid)?;
             writeln!(f, "; {} steps", workload.steps)?;

@@ -57,7 +57,7 @@
 //! each user. `step_us` and `step_uj`, time and energy of a step, are means of the last ten seconds; the energy is the module's, so
 //! it is absent while several tell steps, and both are while the workload is idle. `at_ms` is when the steps last became more, in ms since the board's boot; a minute later
 //! the workload is not shown any more. `idle` is whether it has done none for two seconds, and for the time of three steps.
-//! `fetch_us`, `compute_us` and `items` are what it tells beside. `flooded_by` is the user who has sent most of the datagrams of a
+//! `fetch_us` and `compute_us`, sums since its start, and `items` are what it tells beside. `flooded_by` is the user who has sent most of the datagrams of a
 //! second in which more than 2000 came; 65534 is one whom Linux does not tell. Keys without a value are absent.
 //!
 //! ```json

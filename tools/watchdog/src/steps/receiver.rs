@@ -21,7 +21,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
     SocketFlags, SocketType, bind, recvmsg, socket_with,
 };
-use wattgate_cli::steps::{MAX_BYTES, StepLine};
+use wattgate_cli::steps::{MAX_BYTES, StepLine, StepLineError};
 
 use super::senders::Counter;
 
@@ -44,8 +44,8 @@ pub struct Received {
     pub counter: Counter,
     /// The user of the sender; `None` where Linux does not tell.
     pub uid: Option<u32>,
-    /// What it says; `None` if it is no line of the protocol.
-    pub line: Option<StepLine>,
+    /// What it says, or why it is no line of the protocol.
+    pub line: Result<StepLine, StepLineError>,
 }
 
 /// The socket; dropping it removes its file.
@@ -186,7 +186,7 @@ impl Reader {
         Ok(Received {
             counter: Counter { process, address },
             uid: sender.map(|who| who.uid.as_raw()),
-            line: StepLine::parse(&buffer[..received.bytes]).ok(),
+            line: StepLine::parse(&buffer[..received.bytes]),
         })
     }
 }

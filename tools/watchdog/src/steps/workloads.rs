@@ -3,13 +3,14 @@
 //! A workload is a name that a user's processes tell, or none. Its speed is the mean over the last ten seconds. The energy of a
 //! step is the module's energy of that time, so it is known only while nothing else tells steps.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use wattgate_cli::steps::StepLine;
 use wattgate_runtime::Milliseconds;
 
 use super::Told;
 use super::receiver::Received;
-use super::senders::Senders;
+use super::senders::{Counter, Senders};
 use crate::report::{ReportedWorkload, Step};
 use crate::serve::rate_limit::RateCounter;
 
@@ -21,7 +22,7 @@ const MAX_PER_SECOND: u32 = 2_000;
 
 /// For how long a user who sends more is named, and the name of one whom Linux does not tell (`/proc/sys/kernel/overflowuid`).
 const NAMED: Milliseconds = Milliseconds(10_000);
-const NOBODY: u32 = 65_534;
+pub const NOBODY: u32 = 65_534;
 
 /// More steps than these in a millisecond are no steps: the count begins anew.
 const MAX_PER_MS: u64 = 1_000;
@@ -57,6 +58,8 @@ struct Workload {
     /// When the count last grew.
     grew: Milliseconds,
     marks: VecDeque<Mark>,
+    /// The last counter that told less than another one, and its count.
+    behind: Option<(Counter, u64)>,
 }
 
 impl Workload {
@@ -69,25 +72,60 @@ impl Workload {
             steps: 0,
             grew: now,
             marks: VecDeque::new(),
+            behind: None,
         }
     }
 
-    /// Takes a count. Returns the steps since the one before.
-    fn take(&mut self, steps: u64, now: Milliseconds, energy_mj: u64) -> u64 {
-        let more = steps.saturating_sub(self.steps);
+    /// Takes a line of a counter. Returns the steps since the one before, 0 of the first one.
+    fn take(&mut self, counter: Counter, line: StepLine, now: Milliseconds, energy_mj: u64) -> u64 {
+        let told = line.steps;
+        let count = self.senders.take(counter.clone(), line.clone());
+        let behind = self.behind.take();
+        let steps = match count {
+            Some(steps) if steps >= self.steps => steps,
+            // It counts anew, as at the beginning of an epoch.
+            Some(_) => return self.begin(counter, line, now, energy_mj),
+            // The one that was ahead has ended, and this one goes on.
+            None if self.is_idle(now)
+                && behind.is_some_and(|(it, steps)| it == counter && steps < told) =>
+            {
+                return self.begin(counter, line, now, energy_mj);
+            }
+            None => {
+                self.behind = Some((counter, told));
+                return 0;
+            }
+        };
+        let more = steps - self.steps;
         let passed = now.since(self.grew).0;
-        let is_lower = steps < self.steps;
-        let is_jump = more > MAX_PER_MS.saturating_mul(passed.max(1));
-        self.steps = steps;
-        let is_first = self.marks.is_empty() || is_lower || is_jump;
-        if !is_first && more == 0 {
-            return 0;
+        if self.marks.is_empty() || more > MAX_PER_MS.saturating_mul(passed.max(1)) {
+            return self.begin(counter, line, now, energy_mj);
         }
         // The first steps of slow ones look like a pause.
-        if is_first || self.step().is_some() && self.is_idle(now) {
+        if self.step().is_some() && self.is_idle(now) {
             self.marks.clear();
         }
-        self.grew = now;
+        self.mark(steps, now, energy_mj);
+        more
+    }
+
+    /// Counts from a line on.
+    fn begin(
+        &mut self,
+        counter: Counter,
+        line: StepLine,
+        now: Milliseconds,
+        energy_mj: u64,
+    ) -> u64 {
+        self.senders = Senders::default();
+        let steps = self.senders.take(counter, line).unwrap_or(0);
+        self.marks.clear();
+        self.mark(steps, now, energy_mj);
+        0
+    }
+
+    fn mark(&mut self, steps: u64, now: Milliseconds, energy_mj: u64) {
+        (self.steps, self.grew) = (steps, now);
         let last = self.marks.back().map(|mark| mark.at);
         if last.is_none_or(|last| now.since(last) >= MARK_INTERVAL) {
             self.marks.push_back(Mark {
@@ -100,24 +138,22 @@ impl Workload {
         while self.marks.len() > 2 && self.marks.front().is_some_and(|it| now.since(it.at) > SPAN) {
             self.marks.pop_front();
         }
-        if is_first { 0 } else { more }
     }
 
     /// Time and energy of a step in µs and µJ; `None` before they are known.
     fn step(&self) -> Option<Step> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let steps = last.steps.checked_sub(first.steps)?;
-        let us = last
-            .at
-            .since(first.at)
-            .0
-            .checked_mul(1_000)?
-            .checked_div(steps)?;
+        let us = last.at.since(first.at).0.checked_mul(1_000)?;
+        let us = u32::try_from(us.checked_div(steps)?).ok()?;
         let energy = last.energy_mj.saturating_sub(first.energy_mj);
-        Some(Step {
-            us: u32::try_from(us).ok()?,
-            uj: energy.saturating_mul(1_000) / steps,
-        })
+        let uj = energy.saturating_mul(1_000).checked_div(steps)?;
+        (us > 0).then_some(Step { us, uj })
+    }
+
+    /// Whether it has done a step in the time of the mean, or is not idle.
+    fn is_active(&self, now: Milliseconds) -> bool {
+        now.since(self.grew) < SPAN || !self.is_idle(now)
     }
 
     fn is_idle(&self, now: Milliseconds) -> bool {
@@ -158,7 +194,7 @@ impl Workloads {
     /// Takes a datagram; one that is no line of the protocol is ignored. `energy_mj` is what the module has drawn so far.
     pub fn take(&mut self, received: Received, now: Milliseconds, energy_mj: u64) {
         self.count(received.uid, now);
-        let Some(line) = received.line else {
+        let Ok(line) = received.line else {
             return;
         };
         let (name, uid) = (line.name.clone(), received.uid);
@@ -171,10 +207,7 @@ impl Workloads {
             }
         };
         workload.process = received.counter.process;
-        let more = match workload.senders.take(received.counter, line) {
-            Some(steps) => workload.take(steps, now, energy_mj),
-            None => 0,
-        };
+        let more = workload.take(received.counter, line, now, energy_mj);
         self.known.push(workload);
         let more = if self.is_alone(now) { more } else { 0 };
         self.total = Some(self.total().saturating_add(more));
@@ -212,9 +245,9 @@ impl Workloads {
         }
     }
 
-    /// Whether at most one workload is shown.
+    /// Whether at most one workload has done steps lately.
     fn is_alone(&self, now: Milliseconds) -> bool {
-        self.known.iter().filter(|it| it.is_shown(now)).count() <= 1
+        self.known.iter().filter(|it| it.is_active(now)).count() <= 1
     }
 
     /// Steps so far.
@@ -233,11 +266,20 @@ impl Workloads {
         self.steps(now).filter(|_| is_shown)
     }
 
-    /// For the report, the last one to tell first; at most `most`.
+    /// For the report: at most `most`, of each user the last one to tell, then the one before.
     pub fn shown(&self, now: Milliseconds, most: usize) -> Vec<ReportedWorkload> {
         let is_alone = self.is_alone(now);
         let shown = self.known.iter().rev().filter(|it| it.is_shown(now));
-        let reported = shown.map(|it| {
+        let mut of_users: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+        let mut shown: Vec<(usize, &Workload)> = shown
+            .map(|it| {
+                let rank = of_users.entry(it.uid).or_default();
+                *rank += 1;
+                (*rank, it)
+            })
+            .collect();
+        shown.sort_by_key(|(rank, _)| *rank);
+        let reported = shown.into_iter().map(|(_, it)| {
             let idle = it.is_idle(now);
             let step = it.step().filter(|_| !idle);
             let Told {
@@ -265,10 +307,7 @@ impl Workloads {
 
 #[cfg(test)]
 mod tests {
-    use wattgate_cli::steps::StepLine;
-
     use super::*;
-    use crate::steps::senders::Counter;
 
     /// A line of a user's process.
     fn line(uid: u32, process: i32, text: &str) -> Received {
@@ -278,7 +317,7 @@ mod tests {
                 address: None,
             },
             uid: Some(uid),
-            line: StepLine::parse(text.as_bytes()).ok(),
+            line: StepLine::parse(text.as_bytes()),
         }
     }
 
@@ -381,6 +420,62 @@ mod tests {
         assert_eq!(read.count(), 4_000);
         assert_eq!(workloads.flooded_by(ms(2_000)), Some(8));
         assert_eq!(workloads.flooded_by(ms(20_000)), None);
+    }
+
+    #[test]
+    fn a_count_that_begins_anew_goes_on() {
+        let mut workloads = Workloads::default();
+        // Epochs of 100 steps, 20 a second.
+        for turn in 0..1_000 {
+            let text = format!("steps={}", turn % 100);
+            workloads.take(line(7, 1, &text), ms(50 * turn), 0);
+        }
+        let epoch = workloads.shown(ms(49_950), 8).remove(0);
+        assert_eq!((epoch.steps, epoch.idle), (99, false));
+        assert_eq!(epoch.step_us, Some(50_000));
+        // Each epoch's first line begins it.
+        assert_eq!(workloads.steps(ms(49_950)), Some(990));
+    }
+
+    #[test]
+    fn the_slower_of_two_goes_on_after_the_faster_has_ended() {
+        let mut workloads = Workloads::default();
+        for turn in 0..200 {
+            if turn < 100 {
+                workloads.take(
+                    line(7, 1, &format!("steps={}", 10 * turn)),
+                    ms(100 * turn),
+                    0,
+                );
+            }
+            workloads.take(line(7, 2, &format!("steps={turn}")), ms(100 * turn), 0);
+        }
+        let slower = workloads.shown(ms(19_900), 8).remove(0);
+        assert_eq!((slower.steps, slower.idle), (199, false));
+        assert_eq!(slower.step_us, Some(100_000));
+    }
+
+    #[test]
+    fn many_names_of_a_user_do_not_hide_another_one() {
+        let mut workloads = Workloads::default();
+        for turn in 0..20 {
+            workloads.take(
+                line(7, 1, &format!("steps={turn} name=own")),
+                ms(200 * turn),
+                0,
+            );
+        }
+        for name in 0..30 {
+            workloads.take(line(8, 1, &format!("steps=1 name=n{name}")), ms(4_000), 0);
+        }
+        let shown = workloads.shown(ms(4_000), 8);
+        assert_eq!(shown[1].name.as_deref(), Some("own"));
+        assert_eq!((shown.len(), shown[0].name.as_deref()), (8, Some("n29")));
+        // Ten seconds later it is the only one that works.
+        workloads.take(line(7, 1, "steps=70 name=own"), ms(14_000), 0);
+        workloads.take(line(7, 1, "steps=75 name=own"), ms(15_000), 0);
+        let own = workloads.shown(ms(15_000), 8).remove(0);
+        assert_eq!((own.step_us, own.step_uj), (Some(200_000), Some(0)));
     }
 
     #[test]

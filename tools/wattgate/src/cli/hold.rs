@@ -19,6 +19,7 @@ use wattgate_watchdog::report::Report;
 use wattgate_watchdog::setup::Setup;
 use wattgate_watchdog::steps;
 
+use super::options::Common;
 use super::site::{confidence, supply};
 use super::{Failure, print, print_json};
 use crate::board_files::BoardFiles;
@@ -142,11 +143,12 @@ pub fn by_daemon(
     process: &mut Process,
     client: Client,
     leased: Option<Leased>,
-    root: &Path,
-    name: Option<&str>,
+    common: &Common,
 ) -> Result<ByDaemon, ClientError> {
-    let path = steps::socket(root);
-    let sender = (!process.takes_steps_of(&path)).then(|| Sender::new(path, name));
+    let path = steps::socket(&common.root);
+    let (name, may_change) = (common.name(), common.may_tell_name());
+    let new = || Sender::new(path.clone(), name.as_deref(), may_change);
+    let sender = (!process.takes_steps_of(&path)).then(new);
     ByDaemon::new(client, leased, sender, process.files().speed())
 }
 
@@ -255,7 +257,7 @@ impl Summary {
         let round = |value: f64| (1e3 * value).round() / 1e3;
         let exit_code = match held.end {
             End::Workload(exit) => exit.code(),
-            End::Stopped | End::Time => None,
+            End::Stopped(_) | End::Time => None,
         };
         Self {
             limit_mw: limit.0,

@@ -258,8 +258,8 @@ fn learn(
                 ..WantedLease::from_power(limit)
             })?;
             site.right.give_back(&mut site.process);
-            let (process, name) = (&mut site.process, common.name());
-            let holder = hold::by_daemon(process, client, None, &common.root, name.as_deref())?;
+            let process = &mut site.process;
+            let holder = hold::by_daemon(process, client, None, common)?;
             hold::watch(process, holder, limit, time, false, seen)?
         }
     };
@@ -269,7 +269,7 @@ fn learn(
     let (mut corpus, written) = scribe.end();
     written?;
     // A user who stops the program does not wait for a fit; the next one has these rows.
-    let is_due = further > 0 && held.end != End::Stopped;
+    let is_due = further > 0 && !matches!(held.end, End::Stopped(_));
     let refit = is_due.then(|| Refit {
         planner,
         rows: corpus.rows.split_off(known),

@@ -260,6 +260,7 @@ impl Failed for Failure {
             | Self::ToldName { .. }
             | Self::Confidence { .. }
             | Self::StepsFrom(_) => exit::ARGUMENTS,
+            Self::Workload(exit) => exit.shell_code(),
             Self::Shared(why) => why.exit_code(),
             Self::Config(why) => why.exit_code(),
             Self::Setup(why) => why.exit_code(),

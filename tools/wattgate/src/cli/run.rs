@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::Parser;
+use signal_hook::low_level::emulate_default_handler;
 use wattgate_cli::aim::{Said, Wanted};
 use wattgate_cli::exit::note;
 use wattgate_runtime::Milliwatts;
@@ -16,7 +17,7 @@ use super::options::{Common, help_with, limit, parse, within};
 use super::site::{Site, find_model, learned, limit_of_module, models, models_of_daemon};
 use super::{Failure, hold, observe};
 use crate::deadline::DeadlineWatch;
-use crate::hold::{Held, Leased};
+use crate::hold::{End, Held, Leased};
 use crate::models::Models;
 use crate::process::Stop;
 use crate::window::Count;
@@ -40,8 +41,13 @@ Options:
 const NOTES: &str = "\
 If the daemon runs, it gets a lease, which ends with this command; else this process holds the limit
 itself. At the end it prints the energy, the mean and the highest power, the time over the limit, the
-speed, and whether a deadline was met. Then it restores the power mode from before: no limit holds any
-more. Processes that outlive PROGRAM are waited for.
+speed, and whether a deadline was met. Then it restores the power mode from before, and no limit holds any
+more; with a daemon, that one's limit holds. Processes that outlive PROGRAM are waited for. A standard
+input that is a terminal is not PROGRAM's: it reads nothing there.
+
+If PROGRAM fails, the exit code is its own, or 128 and the number of the signal that ended it. A signal
+that ends the command, as Ctrl-C does, is sent to PROGRAM, and then ends the command as if it had not
+been caught.
 
 Example:
   wattgate run --limit 20W -- python3 train.py
@@ -88,7 +94,12 @@ pub fn run(parser: Parser) -> Result<(), Failure> {
         Err(_) => own(&common, limit, model, wanted, time, seen)?,
     };
     let ended = deadline.and_then(|it| it.ended(&held));
-    hold::show(&held, limit, ended, common.json)
+    hold::show(&held, limit, ended, common.json)?;
+    match held.end {
+        // A shell sees which signal it was: Ctrl-C ends a loop, too.
+        End::Stopped(Some(signal)) => emulate_default_handler(signal).map_err(Failure::Signals),
+        _ => Ok(()),
+    }
 }
 
 /// Holds the limit in this process.
@@ -178,8 +189,6 @@ fn lease(
     let is_new = !common.workload.is_attached();
     let models = models.filter(|_| may_change);
     let leased = models.map(|models| Leased { lease, models });
-    let name = common.name();
-    let root = &common.root;
-    let holder = hold::by_daemon(&mut process, client, leased, root, name.as_deref())?;
+    let holder = hold::by_daemon(&mut process, client, leased, common)?;
     hold::watch(&mut process, holder, limit, time, is_new, seen)
 }

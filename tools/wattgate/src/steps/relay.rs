@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
+use wattgate_cli::exit::note;
 use wattgate_runtime::Milliseconds;
 use wattgate_watchdog::client::{Client, ClientError};
 use wattgate_watchdog::report::{NAMELESS, ReportedWorkload};
@@ -122,6 +123,12 @@ impl Relay {
             None => workloads.iter().map(told_by).collect(),
         };
         let picked = picked?;
+        if self.picked.is_none() && picked.pid != Some(process) {
+            note(format_args!(
+                "process {process} itself tells no steps: those of {} are taken, which alone tells some",
+                told_by(picked)
+            ));
+        }
         self.picked = Some((picked.uid, picked.name.clone()));
         if self.last.replace(picked.steps) == Some(picked.steps) {
             return None;

@@ -86,6 +86,7 @@ impl StepSocket {
             let senders = &mut self.senders;
             let steps = received
                 .line
+                .ok()
                 .and_then(|line| senders.take(received.counter, line));
             if let Some(steps) = steps {
                 return Some((steps, senders.told()));
