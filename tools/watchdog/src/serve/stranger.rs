@@ -5,6 +5,7 @@
 //! for a client: so bytes with files are never read, and a thread closes the streams.
 
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
@@ -96,6 +97,8 @@ impl Drop for Stranger {
             thread.ok().map(|_| closer)
         });
         if let Some((closer, stream)) = closer.as_ref().zip(self.0.take()) {
+            // The client sees the end at once, and sends nothing more.
+            let _ = stream.shutdown(Shutdown::Both);
             CLOSING.fetch_add(1, Ordering::Relaxed);
             // The thread never ends.
             let _ = closer.send(stream);

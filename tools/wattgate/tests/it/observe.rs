@@ -39,7 +39,7 @@ fn run_with_observe_sets_nothing_and_says_what_it_would_set() {
     );
     assert!(told.contains("\nobserved 1"), "{told}");
     let (code, told, errors) = observe(&["--json"], "echo step 1; sleep 0.5; exit 3");
-    assert_eq!(code, Some(5), "the workload has failed: {errors}");
+    assert_eq!(code, Some(3), "the workload has failed: {errors}");
     let told: Value = serde_json::from_str(&told).expect("an object");
     assert!(told["observed"]["over_s"].as_f64() > Some(0.0), "{told}");
     assert!(told["would"]["would_set"]["power_mw"].is_u64(), "{told}");
