@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::event::PollFlags;
 use wattgate_board::Files;
 use wattgate_runtime::Milliseconds;
 
@@ -137,8 +138,12 @@ impl Socket {
     /// What to poll.
     pub fn waiting(&self, now: Milliseconds) -> impl Iterator<Item = Waiting<'_>> {
         let clients = self.clients.iter().map(|it| it.connection.waiting());
-        let listener = self.accepts().then(|| self.listener.waiting(now));
-        listener.into_iter().chain(clients)
+        let (listener, flags) = self.listener.waiting(now);
+        let flags = match self.accepts() {
+            true => flags,
+            false => PollFlags::empty(),
+        };
+        std::iter::once((listener, flags)).chain(clients)
     }
 
     /// Serves clients until `until` at the latest. `is_ready`: poll reported an event. Returns

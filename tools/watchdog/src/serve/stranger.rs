@@ -2,7 +2,7 @@
 //!
 //! What is sent over a Unix socket may carry open files. Linux closes them where their bytes are read, or where a stream with
 //! unread bytes is closed, and the close of a socket with a linger time waits for that time. Nothing that holds a limit may wait
-//! for a client: so bytes with files are never read, and a thread closes the streams.
+//! for a client: so bytes with files are never read, and a thread closes streams with unread bytes.
 
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 use std::net::Shutdown;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
+use rustix::io::ioctl_fionread;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
 
 /// While so many streams wait for their close, no more clients are accepted.
@@ -84,24 +85,34 @@ impl AsFd for Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        static CLOSER: OnceLock<Option<Sender<UnixStream>>> = OnceLock::new();
-        let closer = CLOSER.get_or_init(|| {
-            let (closer, streams) = mpsc::channel();
-            let thread = thread::Builder::new().name("close".to_owned());
-            let thread = thread.stack_size(STACK).spawn(move || {
-                for stream in streams {
-                    drop(stream);
-                    CLOSING.fetch_sub(1, Ordering::Relaxed);
-                }
-            });
-            thread.ok().map(|_| closer)
-        });
-        if let Some((closer, stream)) = closer.as_ref().zip(self.0.take()) {
-            // The client sees the end at once, and sends nothing more.
-            let _ = stream.shutdown(Shutdown::Both);
-            CLOSING.fetch_add(1, Ordering::Relaxed);
-            // The thread never ends.
-            let _ = closer.send(stream);
+        let Some(stream) = self.0.take() else {
+            return;
+        };
+        // The client sees the end at once, and sends nothing more.
+        let _ = stream.shutdown(Shutdown::Both);
+        if ioctl_fionread(&stream) != Ok(0) {
+            close(stream);
         }
+    }
+}
+
+/// Closes a stream in the thread that does so.
+fn close(stream: UnixStream) {
+    static CLOSER: OnceLock<Option<Sender<UnixStream>>> = OnceLock::new();
+    let closer = CLOSER.get_or_init(|| {
+        let (closer, streams) = mpsc::channel();
+        let thread = thread::Builder::new().name("close".to_owned());
+        let thread = thread.stack_size(STACK).spawn(move || {
+            for stream in streams {
+                drop(stream);
+                CLOSING.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+        thread.ok().map(|_| closer)
+    });
+    if let Some(closer) = closer {
+        CLOSING.fetch_add(1, Ordering::Relaxed);
+        // The thread never ends.
+        let _ = closer.send(stream);
     }
 }
