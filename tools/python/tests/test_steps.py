@@ -48,7 +48,9 @@ class Lines(SenderCase):
                 wattgate.steps(name)
         refused: List[Any] = [0, -1, 2**32, 16.5, True, "16"]
         for items in refused:
-            with self.assertRaisesRegex(ValueError, f"items is {items!r}, expected 1 to 4294967295"):
+            with self.assertRaisesRegex(
+                ValueError, f"items is {items!r}, expected 1 to 4294967295"
+            ):
                 wattgate.steps(items=items)
         steps = wattgate.steps()
         with self.assertRaisesRegex(ValueError, "n is -1, expected 0 or more"):
