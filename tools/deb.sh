@@ -91,7 +91,7 @@ mandoc -T lint -W style tools/wattgate/wattgate.1 tools/watchdog/wattgated.8 \
 
 # Verify the unit alone and with each example. The units that it needs are copied from this machine.
 mkdir -p "$root/bin" "$root/etc/systemd/system/wattgated.service.d"
-for other in sh kill; do
+for other in sh kill mkdir; do
     install -m 755 /dev/null "$root/bin/$other"
 done
 cp -r /lib/systemd/system/. "$root/usr/lib/systemd/system/"
