@@ -77,7 +77,8 @@ impl Headline<'_> {
         self.faster(f)
     }
 
-    /// The steps that a client tells under its lease, unless it tells them as any workload does, too.
+    /// The speed of the workload whose steps a client tells under its lease. `None` if the client sends them to the socket for
+    /// steps as well.
     fn leased_steps(&self) -> Option<String> {
         let report = self.0;
         let client = report.limit_by.as_ref().map(|by| by.pid);

@@ -17,6 +17,7 @@ use wattgate_runtime::{Limit, Milliseconds, Milliwatts};
 
 use crate::config::{Config, STATE_DIR};
 use crate::lock::root_directory;
+use crate::log::printable;
 
 /// Maximum number of lowerings of users, one each. Root's counts besides.
 pub const MAX_LOWERINGS: usize = 16;
@@ -73,9 +74,6 @@ pub struct Setter {
 impl Setter {
     /// The name of the program is cut, and what a terminal may not show as it is, is replaced.
     pub fn new(owner: Owner, pid: i32, program: Option<&str>) -> Self {
-        // Neither controls nor marks that reverse or break a line.
-        let is_plain = |c: char| c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ';
-        let printable = |c: char| if is_plain(c) { c } else { '?' };
         let program = program.filter(|name| !name.is_empty());
         let program =
             program.map(|name| name.chars().take(LONGEST_PROGRAM).map(printable).collect());

@@ -81,6 +81,14 @@ impl fmt::Display for Withheld {
     }
 }
 
+/// A character of a stranger's text, or `?` in place of a control, or of a mark that reverses or breaks a line.
+pub fn printable(c: char) -> char {
+    match c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ' {
+        true => c,
+        false => '?',
+    }
+}
+
 /// A text buffer on the stack; what does not fit is truncated.
 #[derive(Debug)]
 pub struct Text {
@@ -220,8 +228,8 @@ fn line(form: Form, priority: Priority, event: impl fmt::Display) -> Text {
     // Room for the newline.
     line.length = line.length.min(MAX_LOG_LINE - 1);
     for byte in &mut line.bytes[..line.length] {
-        // File names may contain newlines.
-        if *byte == b'\n' {
+        // File names may contain newlines, and what a terminal obeys.
+        if byte.is_ascii_control() {
             *byte = b' ';
         }
     }
@@ -239,13 +247,13 @@ mod tests {
 
     #[test]
     fn a_line_has_its_priority_and_is_one_line() {
-        let event = "gone:\nno power";
+        let event = "gone:\n\x1b[2Kno\x7fpower";
         let prefixed = line(Form::Prefixed, Priority::Error, event);
-        assert_eq!(prefixed.bytes(), b"<3>gone: no power\n");
+        assert_eq!(prefixed.bytes(), b"<3>gone:  [2Kno power\n");
         let plain = line(Form::Plain, Priority::Error, event);
-        assert_eq!(plain.bytes(), b"error: gone: no power\n");
+        assert_eq!(plain.bytes(), b"error: gone:  [2Kno power\n");
         let plain = line(Form::Plain, Priority::Info, event);
-        assert_eq!(plain.bytes(), b"gone: no power\n");
+        assert_eq!(plain.bytes(), b"gone:  [2Kno power\n");
     }
 
     #[test]

@@ -245,7 +245,7 @@ impl Holder for ByDaemon {
 pub enum End {
     /// The workload has ended.
     Workload(Exit),
-    /// The user wants it, by this signal.
+    /// The user has ended it with this signal; `None` if the daemon has taken the board back.
     Stopped(Option<i32>),
     /// The time is over.
     Time,

@@ -125,7 +125,7 @@ pub struct Process {
     source: Source,
     workload: Workload,
     stop: Stop,
-    /// When the last count came that the daemon has taken.
+    /// When the last count of the daemon came.
     relayed: Duration,
     /// Whether processes that outlive the workload belong to it, and whether the user knows that there are some.
     waits_for_all: bool,
@@ -244,7 +244,7 @@ impl Process {
                 let relayed = relay.take()?;
                 let ago = Duration::from_millis(System.now().since(relayed.at).0);
                 let at = self.now().saturating_sub(ago.mul_f64(self.files.speed()));
-                // It is of another clock, and must not go back.
+                // Computed from two clocks: it must not go back.
                 self.relayed = at.max(self.relayed);
                 Some(Count {
                     at: self.relayed,

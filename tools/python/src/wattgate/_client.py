@@ -241,7 +241,7 @@ class Report:
     gated: Optional[str] = None
     #: Whether the model was made of this unit of the board, and what it costs if not.
     unit: str = ""
-    #: The workloads that tell their steps, the last one to tell first; at most eight.
+    #: At most eight of the workloads that tell their steps.
     workloads: Tuple["Workload", ...] = ()
     #: The user whose steps come faster than they are read.
     flooded_by: Optional[int] = None

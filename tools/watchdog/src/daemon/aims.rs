@@ -10,7 +10,7 @@ use crate::aim::{Shown, Unmet};
 use crate::clock::Clock;
 use crate::control::Priority;
 use crate::distrust::Distrust;
-use crate::log::{Withheld, log};
+use crate::log::{Withheld, log, printable};
 use crate::report::{Report, Step};
 use crate::serve::protocol::{Refused, WantedAim};
 use crate::steps::receiver::Received;
@@ -26,7 +26,7 @@ impl<F: Files> Daemon<F> {
         self.check_holds()?;
         let wanted = wanted.map(|wanted| wanted.checked()).transpose()?;
         self.now = clock.now();
-        // Those of a time in which nobody knows whose they are do not count later either.
+        // The total also has the steps from before: while several workloads told steps, it stood still.
         let told = match self.teller() {
             Some(lease) => lease.steps.unwrap_or(0),
             None => self.own_steps.unwrap_or(self.workloads.total()),
@@ -70,6 +70,7 @@ impl<F: Files> Daemon<F> {
             && let Some(withheld) = self.floods.take(now)
         {
             let uid = received.uid.unwrap_or(NOBODY);
+            let why: String = why.to_string().chars().map(printable).collect();
             let withheld = Withheld(withheld);
             log(
                 Priority::Notice,
@@ -93,7 +94,7 @@ impl<F: Files> Daemon<F> {
         }
     }
 
-    /// Tells the control the steps of the workload that sends them, again and again while it does none.
+    /// Tells the control the steps that a workload has sent, also while it does no further ones.
     pub(super) fn pass_steps(&mut self) {
         if self.teller().is_none()
             && self.own_steps.is_none()
@@ -116,7 +117,8 @@ impl<F: Files> Daemon<F> {
         with_aim.or_else(|| newest.find(|lease| lease.steps.is_some()))
     }
 
-    /// The steps that count: a lease's, those of this process, or those that come to the socket for steps.
+    /// The number of steps by which a deadline goes: the one that a lease tells; without one, that of the workload in this process;
+    /// without one, that of the workload that sends its steps to the socket.
     fn told(&self) -> Option<u64> {
         match self.teller() {
             Some(lease) => lease.steps,

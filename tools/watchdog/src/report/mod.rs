@@ -137,7 +137,7 @@ pub struct Report {
     /// The steps that the workload has told: under the newest lease's aim, or else to the socket for steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// The workloads that tell their steps, the last one to tell first; at most eight. Anybody may tell any number.
+    /// At most eight of the workloads that tell their steps. Anybody may tell any number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<ReportedWorkload>,
     /// The user whose steps come faster than they are read.

@@ -1,5 +1,5 @@
-//! The services in the control thread: the sockets, that of the steps, and the file of metrics; and the page of metrics, which has a process
-//! of its own.
+//! The services of the daemon. In the control thread: the sockets of clients, the socket for steps, and the file of metrics. In a
+//! process of its own: the page of metrics.
 //!
 //! Control has priority. Streams are non-blocking, a turn ends when the next step is due, and a
 //! client's memory, input, requests and output are all bounded. Without clients and steps
@@ -50,7 +50,7 @@ pub struct Services {
     pub clients: Option<Socket>,
     /// For the steps of workloads, which anybody may send.
     pub steps: Option<Receiver>,
-    /// Whether so many steps have been read that no more are for now.
+    /// Whether the budget of steps for this second is used up, so that no more are read.
     is_full: bool,
     /// When a client's change last led to a step.
     checked: Option<Milliseconds>,
@@ -104,7 +104,7 @@ impl Services {
         true
     }
 
-    /// Last, since steps can wait.
+    /// Reads steps until `until` at the latest.
     fn read_steps<F: Files>(
         &mut self,
         daemon: &mut Daemon<F>,

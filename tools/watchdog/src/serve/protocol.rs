@@ -53,8 +53,8 @@
 //! The mean over 430 ms was above `allowed_mw` for `over_ms`, and at most `highest_mw`, which is absent
 //! if the daemon answered before the mean was above. It answered `ago_ms` ago with the mode.
 //!
-//! `workloads` has what tells its steps to `/run/wattgate/steps`, the last one to tell first, and at most eight: each name of
-//! each user. `step_us` and `step_uj`, time and energy of a step, are means of the last ten seconds; the energy is the module's, so
+//! `workloads` has at most eight of the workloads that tell their steps to `/run/wattgate/steps`: each name of each user is one. First
+//! comes the last one of each user to tell steps, then each user's one before. `step_us` and `step_uj`, time and energy of a step, are means of the last ten seconds; the energy is the module's, so
 //! it is absent while several tell steps, and both are while the workload is idle. `at_ms` is when the steps last became more, in ms since the board's boot; a minute later
 //! the workload is not shown any more. `idle` is whether it has done none for two seconds, and for the time of three steps.
 //! `fetch_us` and `compute_us`, sums since its start, and `items` are what it tells beside. `flooded_by` is the user who has sent most of the datagrams of a

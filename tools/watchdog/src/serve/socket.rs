@@ -107,8 +107,8 @@ impl Socket {
         })
     }
 
-    /// Gives socket and directory to the group again: for each command of the unit, such as a reload, systemd takes its
-    /// directories back.
+    /// Gives socket and directory to the group again. Before each command of a unit, such as that of a reload, systemd gives the
+    /// unit's directories to its user.
     pub fn give_again(&self) -> io::Result<()> {
         if self.group.is_some() {
             chown(&self.path, None, self.group)?;

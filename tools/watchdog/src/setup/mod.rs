@@ -33,7 +33,7 @@ const SAMPLE_MS_PER_RAIL: u64 = 15;
 /// Least interval between steps: shorter ones do not resolve the slope of a power step.
 const MIN_SAMPLE_INTERVAL: Milliseconds = Milliseconds(16);
 
-/// How many modes are tried. If each of them shows another knob that does not obey, the least mode is set.
+/// So many modes are tried at most. A mode fails if a knob does not obey; once all have failed, the least mode is set.
 const MOST_CHOICES: u32 = 8;
 
 /// Everything needed to control a board.
@@ -191,9 +191,9 @@ impl Setup {
         self.choices.of_unit(self.governor().status().allowed)
     }
 
-    /// Sets the mode of [`Self::choice`], or the least mode if there is none. If a knob does not obey, chooses
-    /// among the modes that are left, and sets again. `told` gets each mode that was set, and the number of
-    /// writes.
+    /// Sets the mode of [`Self::choice`], or the least mode if there is none. If a knob does not obey, it takes the modes that need
+    /// the knob out of the choice, and sets the next one. Calls `told` with each mode that it has set, and with the number of
+    /// writes that this took.
     pub fn set_choice(
         &mut self,
         files: &mut impl Files,

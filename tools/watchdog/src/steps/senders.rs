@@ -1,8 +1,8 @@
 //! The steps of a workload, from the counts of its senders.
 //!
-//! Linux names the process of each datagram, and the address of the sender's socket where it has one, as each counter
-//! of our packages does. So several counts are not taken for one that goes back and forth, be they of several
-//! processes, of threads, or of a workload that has begun anew. A counter below is one of a process:
+//! A **counter** is a part of a program that counts steps and sends its count. A workload may have several: one in each of its
+//! processes or threads, or a new one after it has begun again. They are told apart by the process of a datagram, which Linux
+//! names, and by the address of the sender's socket, which our packages ask Linux for:
 //!
 //! - Counters of **the same name**, or of none, count the same steps, as the ranks of a
 //!   data-parallel training do. The one that is ahead counts.
@@ -21,7 +21,8 @@ use wattgate_cli::steps::StepLine;
 
 use super::Told;
 
-/// Number of names, and of counters with one name, that are kept apart.
+/// Names that come after so many others are ignored. Of more counters with one name, the one is forgotten that has been silent
+/// for longest.
 const MOST_SENDERS: usize = 64;
 
 /// What tells a counter of steps from others.
@@ -29,7 +30,7 @@ const MOST_SENDERS: usize = 64;
 pub struct Counter {
     /// The process; `None` where Linux does not tell.
     pub process: Option<i32>,
-    /// The address of its socket in the abstract namespace, if it has one.
+    /// The abstract address of its socket (unix(7)); `None` if the socket has none.
     pub address: Option<Vec<u8>>,
 }
 
@@ -61,7 +62,7 @@ struct Sender {
 }
 
 impl Senders {
-    /// What came with the steps so far, as far as it is true of all senders.
+    /// What the last line told beside its count. What may differ between counters is left out if there are several.
     pub fn told(&self) -> Told {
         match &self.names[..] {
             [name] if name.senders.len() == 1 => self.told,
@@ -73,7 +74,7 @@ impl Senders {
         }
     }
 
-    /// The name of all senders that tell one; `None` if nobody does, or if they tell several.
+    /// The name that the counters tell; `None` if none tells one, or if they tell several.
     pub fn name(&self) -> Option<&str> {
         let mut told = self.names.iter().filter_map(|it| it.name.as_deref());
         told.next().filter(|_| told.next().is_none())

@@ -20,18 +20,22 @@ const MOST: usize = 64;
 /// Number of datagrams that are read in a second: 40 counters at the rate of our packages, which send one each 20 ms.
 const MAX_PER_SECOND: u32 = 2_000;
 
-/// For how long a user who sends more is named, and the name of one whom Linux does not tell (`/proc/sys/kernel/overflowuid`).
+/// A user who has sent more is named for this long.
 const NAMED: Milliseconds = Milliseconds(10_000);
+
+/// Stands for a user whom Linux does not tell: its default of `/proc/sys/kernel/overflowuid`.
 pub const NOBODY: u32 = 65_534;
 
-/// More steps than these in a millisecond are no steps: the count begins anew.
+/// A count that grows by more than this in a millisecond is taken for one that begins anew: nothing is as fast.
 const MAX_PER_MS: u64 = 1_000;
 
 /// A workload that has done no step for this long is not shown any more.
 const SHOWN: Milliseconds = Milliseconds(60_000);
 
-/// Averaging time of the speed, and least time between two counts that it is taken from.
+/// The speed of a workload is its mean over this time.
 const SPAN: Milliseconds = Milliseconds(10_000);
+
+/// The counts of which a mean is taken are at least this far apart.
 const MARK_INTERVAL: Milliseconds = Milliseconds(250);
 
 /// Time without a step after which a workload is idle: in ms and in steps. The longer one counts.
@@ -170,10 +174,11 @@ impl Workload {
 #[derive(Debug, Default)]
 pub struct Workloads {
     known: Vec<Workload>,
-    /// Steps of all workloads, each while it was the only one that was shown; `None` before the first line.
+    /// The sum of the steps that workloads have done while no other one did any; `None` before the first line.
     total: Option<u64>,
     read: RateCounter,
-    /// The user who may have sent most of the datagrams of this second, by Boyer and Moore's vote.
+    /// A user, and votes: if one user has sent more than half of the datagrams of this second, it is this one (the majority
+    /// vote of Boyer and Moore).
     voted: (Option<u32>, u32),
     /// Who sent most of those of a second in which too many came, and when.
     flooded: Option<(u32, Milliseconds)>,
@@ -266,7 +271,8 @@ impl Workloads {
         self.steps(now).filter(|_| is_shown)
     }
 
-    /// For the report: at most `most`, of each user the last one to tell, then the one before.
+    /// At most `most` workloads for the report. First comes the last one of each user to tell steps, then each user's one before,
+    /// and so on, so that many names of one user hide nobody else's.
     pub fn shown(&self, now: Milliseconds, most: usize) -> Vec<ReportedWorkload> {
         let is_alone = self.is_alone(now);
         let shown = self.known.iter().rev().filter(|it| it.is_shown(now));

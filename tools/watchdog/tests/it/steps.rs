@@ -176,6 +176,27 @@ fn a_stranger_s_files_do_not_stop_the_daemon() {
     });
 }
 
+/// In the journal, a new line would be a message of the daemon's own.
+#[test]
+fn a_line_that_tells_no_steps_is_named_in_one_line() {
+    with_board("30W", |rig| {
+        let mut daemon = rig.run("<6>tracking; measured ");
+        let sender = UnixDatagram::unbound().expect("a socket");
+        let path = steps::socket(&rig.root);
+        sender
+            .send_to(b"steps=1\n<0>lie\x1b[2K\xe2\x80\xae", path)
+            .expect("sent");
+        let uid = match tells_processes() {
+            true => rustix::process::getuid().as_raw(),
+            false => NOBODY,
+        };
+        let line = daemon.logs(&format!("<5>uid {uid} sends a line that tells no steps: "));
+        let why = "`steps` is `1?<0>lie?[2K?`, expected a whole number of 64 bits";
+        assert!(line.ends_with(why), "{line}");
+        daemon.stop();
+    });
+}
+
 /// Linux tells a length that is longer than an address.
 #[test]
 fn a_sender_with_the_longest_path_is_counted() {

@@ -137,8 +137,8 @@ pub fn run(
 }
 
 /// The daemon that runs, over a connection that has set a limit or leased one. A workload that tells its name gets its model of
-/// `leased` by another lease. The daemon is told the steps of the workload under its name, unless it has them from where they
-/// come from.
+/// `leased` by another lease. The daemon gets the steps of the workload under its name, unless the workload sends them to the
+/// daemon itself.
 pub fn by_daemon(
     process: &mut Process,
     client: Client,

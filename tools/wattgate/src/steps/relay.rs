@@ -108,12 +108,12 @@ impl Relay {
         let process = self.process.as_raw_nonzero().get();
         let of_process = || workloads.iter().find(|it| it.pid == Some(process));
         let of_user = || {
-            // In a container Linux tells no user.
+            // In a container Linux does not tell the user.
             let is_his = |it: &&ReportedWorkload| it.uid.is_none() || it.uid == self.uid;
             let mut of_user = workloads.iter().filter(is_his);
             of_user.next().filter(|_| of_user.next().is_none())
         };
-        // Once picked it stays: a stranger's steps are no measurement.
+        // The first workload that is picked is counted to the end: no other one takes its place.
         let picked = match &self.picked {
             Some((uid, name)) => workloads
                 .iter()
