@@ -10,6 +10,7 @@ mod once;
 pub mod restore;
 mod run;
 pub mod set;
+mod signals;
 pub mod status;
 mod waiting;
 pub mod watch;

@@ -6,23 +6,21 @@
 use std::array;
 use std::fmt;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use lexopt::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use wattgate_board::Board;
 use wattgate_runtime::governor::State;
 use wattgate_runtime::{Milliseconds, Status};
 
 use super::kept::Kept;
 use super::lessons::Lessons;
+use super::signals::Signals;
 use super::waiting;
 use super::{BoardArguments, Failure, below, check_writable, parse};
 use crate::clock::{Clock, System};
@@ -671,36 +669,5 @@ impl fmt::Display for Measured {
             Some(power) => Watts(power).fmt(f),
             None => f.write_str("not yet measured"),
         }
-    }
-}
-
-/// Signal flags, and a self-pipe that ends the poll when a signal arrives.
-struct Signals {
-    stop: Arc<AtomicBool>,
-    reload: Arc<AtomicBool>,
-    wakes: UnixStream,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let (stop, reload) = (Arc::default(), Arc::default());
-        let (wakes, end) = UnixStream::pair()?;
-        wakes.set_nonblocking(true)?;
-        for (signal, flag) in [(SIGTERM, &stop), (SIGINT, &stop), (SIGHUP, &reload)] {
-            signal_hook::flag::register(signal, Arc::clone(flag))?;
-            signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
-        }
-        // The upgrade of an older version sends it. A stop never raises the power now.
-        signal_hook::flag::register(SIGUSR1, Arc::default())?;
-        Ok(Self {
-            stop,
-            reload,
-            wakes,
-        })
-    }
-
-    fn drain(&self) {
-        let mut stream = &self.wakes;
-        while stream.read(&mut [0; 16]).is_ok_and(|read| read > 0) {}
     }
 }
